@@ -1,0 +1,12 @@
+// The subcommands of `folio`. Each lives in the file of its name, declares its flags on the application and runs from
+// the callback that it sets; it reports failure by throwing folio::Error, which main() turns into one line and an exit
+// status.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace folio {
+
+void add_make_checkpoint(CLI::App& app);
+
+}  // namespace folio

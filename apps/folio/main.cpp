@@ -1,0 +1,47 @@
+// The command line: parses flags, runs one subcommand, turns errors into one line on stderr and an exit status.
+// Exit status: 0 success, 1 the work failed, 2 bad usage or bad input.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "base/error.h"
+#include "commands.h"
+
+namespace {
+
+int exit_status(folio::ErrorCode code) {
+  switch (code) {
+    case folio::ErrorCode::kOutOfMemory:
+    case folio::ErrorCode::kInternal: return 1;
+    default: return 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Folio: a native runtime for DeepSeek-V4.1"};
+  app.set_version_flag("--version", FOLIO_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(44);
+  app.option_defaults()->always_capture_default();
+  folio::add_make_checkpoint(app);
+
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "folio: %s (see folio %s--help)\n", error.what(),
+                 app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
+    return 2;
+  } catch (const folio::Error& error) {
+    std::cout.flush();
+    std::fprintf(stderr, "folio: %s\n", error.what());
+    return exit_status(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "folio: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,81 @@
+// The three block quantisers of activations and cache rows, in packed form: bit-exact to spec/model.md 0.3 to 0.5.
+// Each takes `n` values (a multiple of its group) that lie on the bfloat16 grid, writes codes and scales, and has a
+// dequantiser whose result is exact in bfloat16. Pack once, from the unrounded values: a second pass over dequantised
+// values may change them (spec 6.10).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "numerics/fp4.h"
+#include "numerics/fp8.h"
+
+namespace folio {
+
+namespace detail {
+
+inline float amax(const float* x, int64_t n, float floor) {
+  float a = floor;
+  for (int64_t i = 0; i < n; ++i) a = std::max(a, std::fabs(x[i]));
+  return a;
+}
+
+// Writes n E2M1 codes of x/scale, clamped to the largest magnitude, two in a byte.
+inline void pack_e2m1(const float* x, int64_t n, float scale, uint8_t* packed) {
+  for (int64_t i = 0; i < n; i += 2) {
+    const uint8_t low = e2m1_encode(std::clamp(x[i] / scale, -kE2M1Max, kE2M1Max));
+    const uint8_t high = e2m1_encode(std::clamp(x[i + 1] / scale, -kE2M1Max, kE2M1Max));
+    packed[i / 2] = static_cast<uint8_t>(low | (high << 4));
+  }
+}
+
+}  // namespace detail
+
+constexpr int64_t kQuant8Group = 32;
+constexpr int64_t kQuant4IndexGroup = 32;
+constexpr int64_t kQuant4MainGroup = 16;
+
+// QDQ8 (0.3): E4M3 codes [n] and UE8M0 scales [n/32]. Linear inputs and window rows.
+inline void quantize8(const float* x, int64_t n, uint8_t* codes, uint8_t* scales) {
+  for (int64_t g = 0; g < n; g += kQuant8Group) {
+    const float scale = pow2up(detail::amax(x + g, kQuant8Group, 1e-4f) * std::bit_cast<float>(0x3b124925u));
+    scales[g / kQuant8Group] = e8m0_encode(scale);
+    for (int64_t i = g; i < g + kQuant8Group; ++i) {
+      codes[i] = e4m3_encode(std::clamp(x[i] / scale, -kE4M3Max, kE4M3Max));
+    }
+  }
+}
+
+inline void dequantize8(const uint8_t* codes, const uint8_t* scales, int64_t n, float* x) {
+  for (int64_t i = 0; i < n; ++i) x[i] = e4m3_decode(codes[i]) * e8m0_decode(scales[i / kQuant8Group]);
+}
+
+// QDQ4_32 (0.4): packed E2M1 [n/2] and UE8M0 scales [n/32]. Index queries and keys.
+inline void quantize4_index(const float* x, int64_t n, uint8_t* packed, uint8_t* scales) {
+  for (int64_t g = 0; g < n; g += kQuant4IndexGroup) {
+    const float amax = detail::amax(x + g, kQuant4IndexGroup, 6.0f * 0x1p-126f);
+    const float scale = pow2up(amax * std::bit_cast<float>(0x3e2aaaabu));
+    scales[g / kQuant4IndexGroup] = e8m0_encode(scale);
+    detail::pack_e2m1(x + g, kQuant4IndexGroup, scale, packed + g / 2);
+  }
+}
+
+inline void dequantize4_index(const uint8_t* packed, const uint8_t* scales, int64_t n, float* x) {
+  for (int64_t i = 0; i < n; ++i) x[i] = e2m1_decode(fp4_code(packed, i)) * e8m0_decode(scales[i / kQuant4IndexGroup]);
+}
+
+// QDQ4_16 (0.5): packed E2M1 [n/2] and E4M3 scales [n/16]. Main (compressed) KV rows.
+inline void quantize4_main(const float* x, int64_t n, uint8_t* packed, uint8_t* scales) {
+  for (int64_t g = 0; g < n; g += kQuant4MainGroup) {
+    const uint8_t code = e4m3_encode(detail::amax(x + g, kQuant4MainGroup, 6.0f * 0x1p-9f) / 6.0f);
+    scales[g / kQuant4MainGroup] = code;
+    detail::pack_e2m1(x + g, kQuant4MainGroup, e4m3_decode(code), packed + g / 2);
+  }
+}
+
+inline void dequantize4_main(const uint8_t* packed, const uint8_t* scales, int64_t n, float* x) {
+  for (int64_t i = 0; i < n; ++i) x[i] = e2m1_decode(fp4_code(packed, i)) * e4m3_decode(scales[i / kQuant4MainGroup]);
+}
+
+}  // namespace folio
