@@ -12,8 +12,10 @@ namespace {
 int exit_status(folio::ErrorCode code) {
   switch (code) {
     case folio::ErrorCode::kOutOfMemory:
-    case folio::ErrorCode::kInternal: return 1;
-    default: return 2;
+    case folio::ErrorCode::kInternal:
+      return 1;
+    default:
+      return 2;
   }
 }
 

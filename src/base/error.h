@@ -49,7 +49,7 @@ template <typename... Parts>
 }  // namespace folio
 
 // Aborts with the condition and the optional streamed details unless `condition` holds.
-#define FOLIO_CHECK(condition, ...)                                                                       \
-  do {                                                                                                    \
+#define FOLIO_CHECK(condition, ...)                                                                        \
+  do {                                                                                                     \
     if (!(condition)) ::folio::check_failed(__FILE__, __LINE__, #condition, ::folio::concat(__VA_ARGS__)); \
   } while (false)

@@ -29,7 +29,7 @@ struct FileDescriptor {
 FileDescriptor open_regular(const std::string& path, size_t& size) {
   FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) fail(ErrorCode::kNotFound, path, ": ", std::strerror(errno));
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.fd, &info) != 0) fail(ErrorCode::kNotFound, path, ": ", std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorCode::kNotFound, path, ": not a regular file");
   size = static_cast<size_t>(info.st_size);

@@ -1,4 +1,5 @@
-// Bump allocation out of one Buffer: the activations and scratch of a step, sized at start, at fixed addresses for life.
+// Bump allocation out of one Buffer: the activations and scratch of a step, sized at start, at fixed addresses for
+// life.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@
 
 namespace folio {
 
-// Two uses with one code path: an arena without memory only adds up sizes (`used`), one with memory hands it out. So the
-// function that lays out a workspace is run once to measure and once to place.
+// Two uses with one code path: an arena without memory only adds up sizes (`used`), one with memory hands it out. So
+// the function that lays out a workspace is run once to measure and once to place.
 class Arena {
  public:
   static constexpr int64_t kAlignment = 64;

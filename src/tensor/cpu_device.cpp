@@ -21,7 +21,8 @@ class CpuDevice final : public Device {
   std::byte* allocate(int64_t bytes) override {
     if (bytes == 0) return nullptr;
     // Anonymous mappings are zero and cost nothing until touched.
-    void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) fail(ErrorCode::kOutOfMemory, "cannot allocate ", bytes, " bytes of memory");
     if (bytes >= kHugePage) ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     return static_cast<std::byte*>(memory);

@@ -1,0 +1,81 @@
+// How a step describes its rows to an op: plain structs over fixed arrays, no request object (docs/architecture.md,
+// "The step law"). A row is one token position of one request. Rows of a request are consecutive and ascending in
+// position; requests may come in any order and any number.
+#pragma once
+
+#include <cstdint>
+
+namespace folio {
+
+// Longest n-gram history that a slot remembers; engram_max_ngram_size may be at most one more.
+constexpr int kMaxEngramHistory = 7;
+// The compressed id of a position that n-grams may not look through: inside an image span, or before the first token.
+constexpr int32_t kDeadId = -1;
+
+// Where a row's input id or embedding comes from.
+enum class RowSource : int32_t {
+  kToken,      // value = token id, known to the host
+  kLastToken,  // the last token that the row's slot sampled
+  kEmbedding,  // value = row of the step's embedding buffer
+};
+
+struct RowInput {
+  RowSource source = RowSource::kToken;
+  int32_t value = 0;
+};
+
+// One request's part of a step.
+struct RequestSpan {
+  int32_t first_row = 0;  // its rows are first_row .. first_row + num_rows - 1
+  int32_t num_rows = 0;
+  int32_t slot = 0;          // STATE slot
+  int32_t restart = 0;       // 1: the slot begins at position 0; begin_step resets its cursor
+  int32_t sampled_row = -1;  // index among the head rows whose sample becomes the slot's last token; -1: none
+};
+
+// The host part of a step: shapes by value, contents in staging whose addresses never change. Immutable once enqueued.
+struct StepInputs {
+  int32_t num_rows = 0;
+  int32_t num_requests = 0;
+  int32_t num_head_rows = 0;
+  const RowInput* row_inputs = nullptr;  // [num_rows]
+  const uint8_t* row_image = nullptr;    // [num_rows] 1 = inside an image span: DEAD for Engram, bias_vl for routing
+  const int32_t* row_request = nullptr;  // [num_rows] index of the row's span
+  const RequestSpan* spans = nullptr;    // [num_requests]
+  const int32_t* head_rows = nullptr;    // [num_head_rows] rows that go through the head, ascending
+  const int32_t* page_tables = nullptr;  // [num_requests, page_table_stride] PAGE ids, oldest first
+  int32_t page_table_stride = 0;
+  const uint16_t* embeddings = nullptr;  // [any, hidden] bf16 bits; read by rows of source kEmbedding
+};
+
+// Cosines and sines of one rotation kind: [num_rows][pairs][2], cosine first.
+using RopeTable = const float*;
+
+// The device part of a step: what begin_step derives from the inputs and the slots' STATE. Every op that needs to know
+// about rows takes this.
+struct Rows {
+  int32_t count = 0;
+  int32_t num_requests = 0;
+  const RequestSpan* spans = nullptr;    // [num_requests]
+  const int32_t* request = nullptr;      // [count] index of the row's span
+  const int32_t* position = nullptr;     // [count] position of the row in its request
+  const uint8_t* image = nullptr;        // [count]
+  const int32_t* page_tables = nullptr;  // [num_requests, page_table_stride]
+  int32_t page_table_stride = 0;
+
+  // Entries of a ratio-`ratio` plane that row r may see: those whose last token is at or before it (spec 6.6).
+  int32_t visible(int32_t r, int32_t ratio) const { return (position[r] + 1) / ratio; }
+  // The entry that row r completes, or -1.
+  int32_t completed(int32_t r, int32_t ratio) const {
+    return (position[r] + 1) % ratio == 0 ? position[r] / ratio : -1;
+  }
+};
+
+// What a slot remembers between steps beside its rings; lives in STATE.
+struct SlotCursor {
+  int64_t position = 0;                     // tokens whose state is in the slot
+  int32_t last_token = 0;                   // last sampled id
+  int32_t history[kMaxEngramHistory] = {};  // compressed ids of the latest positions, newest first, kDeadId = none
+};
+
+}  // namespace folio
