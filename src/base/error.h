@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  static_cast<void>((out << ... << parts));
   return std::move(out).str();
 }
 
