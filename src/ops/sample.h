@@ -7,8 +7,11 @@
 
 namespace folio {
 
+// Below this temperature sampling is greedy.
+constexpr float kGreedyTemperature = 1e-5f;
+
 struct SamplingParams {
-  float temperature = 1;  // 0 = greedy: the largest logit, lowest id on ties
+  float temperature = 1;  // below kGreedyTemperature: the largest logit, lowest id on ties
   int32_t top_k = 0;      // 0 = all
   float top_p = 1;        // smallest set of most likely tokens whose probability reaches this
   float min_p = 0;        // drops tokens less likely than this share of the most likely one
