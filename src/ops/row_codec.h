@@ -30,26 +30,31 @@ inline void decode_row(RowFormat format, const std::byte* codes, const std::byte
   }
 }
 
-// Stores x rounded by the quantiser of `packed` (a packed format), as bytes of that format or, when the plane is bf16,
-// as the values of those bytes.
+// The bytes of x under the quantiser of a packed format.
+inline void quantize_row(RowFormat packed, const float* x, int64_t dim, uint8_t* codes, uint8_t* scales) {
+  switch (packed) {
+    case RowFormat::kFp8Window:
+      return quantize8(x, dim, codes, scales);
+    case RowFormat::kFp4Main:
+      return quantize4_main(x, dim, codes, scales);
+    case RowFormat::kFp4Index:
+      return quantize4_index(x, dim, codes, scales);
+    case RowFormat::kBf16:
+      FOLIO_CHECK(false, "bf16 has no quantiser");
+  }
+}
+
+// Stores x rounded by the quantiser of `packed`, as bytes of that format or, when the plane is bf16, as the values of
+// those bytes.
 inline void encode_row(RowFormat packed, RowFormat plane, const float* x, int64_t dim, RowAddress out) {
   FOLIO_CHECK(dim <= kMaxRowDim && (plane == packed || plane == RowFormat::kBf16));
-  uint8_t codes[kMaxRowDim];
-  uint8_t scales[kMaxRowDim / 16];
-  FOLIO_CHECK(packed != RowFormat::kBf16, "no quantiser named");
-  if (packed == RowFormat::kFp8Window) {
-    quantize8(x, dim, codes, scales);
-  } else if (packed == RowFormat::kFp4Main) {
-    quantize4_main(x, dim, codes, scales);
-  } else {
-    quantize4_index(x, dim, codes, scales);
-  }
   if (plane == packed) {
-    std::memcpy(out.codes, codes, static_cast<size_t>(code_bytes(packed, dim)));
-    std::memcpy(out.scales, scales, static_cast<size_t>(scale_bytes(packed, dim)));
-    return;
+    return quantize_row(packed, x, dim, reinterpret_cast<uint8_t*>(out.codes), reinterpret_cast<uint8_t*>(out.scales));
   }
-  float values[kMaxRowDim];
+  uint8_t codes[kMaxRowDim] = {};
+  uint8_t scales[kMaxRowDim / 16] = {};
+  float values[kMaxRowDim] = {};
+  quantize_row(packed, x, dim, codes, scales);
   decode_row(packed, reinterpret_cast<const std::byte*>(codes), reinterpret_cast<const std::byte*>(scales), dim,
              values);
   for (int64_t i = 0; i < dim; ++i) reinterpret_cast<bf16*>(out.codes)[i] = to_bf16(values[i]);
