@@ -1,0 +1,64 @@
+#include "model/topology.h"
+
+#include <algorithm>
+
+namespace folio {
+namespace {
+
+// The last of ascending `sources` that is not after `layer`.
+int source_of(const std::vector<int>& sources, int layer) {
+  return *std::prev(std::upper_bound(sources.begin(), sources.end(), layer));
+}
+
+LayerTopology make_layer(const Config& config, int layer) {
+  LayerTopology result;
+  result.engram = config.engram_index(layer);
+  result.ratio = config.ratio(layer);
+  if (result.ratio == 0) return result;
+  result.kv_owner = source_of(config.kv_source_layer_ids, layer);
+  result.index_source = source_of(config.index_source_layer_ids, layer);
+  const int candidates = config.candidate_source_layer_id;
+  result.writes_candidates = layer == candidates;
+  if (result.index_source != layer) {
+    result.kind = LayerKind::kReuse;
+  } else {
+    result.kind = result.kv_owner == layer ? LayerKind::kFull : LayerKind::kReindex;
+    result.reads_candidates = candidates >= 0 && layer > candidates;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string_view layer_kind_name(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kWindow:
+      return "window";
+    case LayerKind::kFull:
+      return "full";
+    case LayerKind::kReindex:
+      return "reindex";
+    case LayerKind::kReuse:
+      return "reuse";
+  }
+  return "?";
+}
+
+int Topology::owner_index(int layer) const {
+  const auto found = std::find(kv_owners.begin(), kv_owners.end(), layer);
+  return found == kv_owners.end() ? -1 : static_cast<int>(found - kv_owners.begin());
+}
+
+Topology make_topology(const Config& config) {
+  Topology topology;
+  topology.backbone_layers = config.num_hidden_layers;
+  topology.kv_owners = config.kv_source_layer_ids;
+  topology.index_sources = config.index_source_layer_ids;
+  topology.candidate_source = config.candidate_source_layer_id;
+  topology.first_decoder_layer =
+      config.kv_source_layer_ids.empty() ? config.num_hidden_layers : config.kv_source_layer_ids.back();
+  for (int layer = 0; layer < config.total_layers(); ++layer) topology.layers.push_back(make_layer(config, layer));
+  return topology;
+}
+
+}  // namespace folio
