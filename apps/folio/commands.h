@@ -8,5 +8,7 @@
 namespace folio {
 
 void add_make_checkpoint(CLI::App& app);
+void add_tokenize(CLI::App& app);
+void add_detokenize(CLI::App& app);
 
 }  // namespace folio

@@ -28,6 +28,8 @@ int main(int argc, char** argv) {
   app.get_formatter()->column_width(44);
   app.option_defaults()->always_capture_default();
   folio::add_make_checkpoint(app);
+  folio::add_tokenize(app);
+  folio::add_detokenize(app);
 
   try {
     app.parse(argc, argv);
