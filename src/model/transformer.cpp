@@ -1,0 +1,187 @@
+#include "model/transformer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/rope.h"
+
+namespace folio {
+namespace {
+
+WorkspaceLimits workspace_limits(const Geometry& geometry, const TransformerLimits& limits) {
+  return {.max_rows = limits.max_rows,
+          .max_head_rows = limits.max_head_rows,
+          .window_row_bytes = geometry.window_rows(nullptr, 0).row_stride,
+          .trace_scores = limits.trace ? limits.max_model_len : 0};
+}
+
+OpsLimits ops_limits(const Config& config, const TransformerLimits& limits) {
+  return {.max_rows = limits.max_rows,
+          .max_linear_in =
+              std::max({config.hidden_size, config.q_lora_rank, config.o_groups * config.o_lora_rank,
+                        config.num_attention_heads * config.head_dim / config.o_groups,
+                        config.engram_layer_ids.empty() ? 0 : config.engram_columns() * config.engram_head_dim}),
+          .hidden = config.hidden_size,
+          .expert_inner = config.moe_intermediate_size,
+          .max_experts = static_cast<int32_t>(config.n_routed_experts),
+          .max_topk_experts = static_cast<int32_t>(config.num_experts_per_tok),
+          .heads = static_cast<int32_t>(config.num_attention_heads),
+          .head_dim = static_cast<int32_t>(config.head_dim),
+          .list_length = static_cast<int32_t>(config.sliding_window + config.index_topk),
+          .index_heads = static_cast<int32_t>(config.index_n_heads),
+          .index_dim = static_cast<int32_t>(config.index_head_dim),
+          .max_visible = limits.max_model_len,
+          .vocab = config.vocab_size};
+}
+
+Buffer allocate_workspace(Device& device, const Config& config, const Geometry& geometry,
+                          const TransformerLimits& limits) {
+  return Buffer(device, workspace_bytes(config, geometry, limits));
+}
+
+Workspace place_workspace(Buffer& memory, const Config& config, const Geometry& geometry,
+                          const TransformerLimits& limits) {
+  Arena arena(memory);
+  return Workspace(arena, config, workspace_limits(geometry, limits));
+}
+
+}  // namespace
+
+GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, bool packed) {
+  GeometryInputs inputs{.owners = {},
+                        .window_layers = static_cast<int32_t>(config.num_hidden_layers),
+                        .window = static_cast<int32_t>(config.sliding_window),
+                        .head_dim = static_cast<int32_t>(config.head_dim),
+                        .index_dim = static_cast<int32_t>(config.index_head_dim),
+                        .block_size = block_size,
+                        .packed = packed};
+  for (const int layer : topology.kv_owners) inputs.owners.push_back({.layer = layer, .ratio = topology[layer].ratio});
+  return inputs;
+}
+
+int64_t workspace_bytes(const Config& config, const Geometry& geometry, const TransformerLimits& limits) {
+  Arena measure;
+  Workspace(measure, config, workspace_limits(geometry, limits));
+  return measure.used();
+}
+
+Transformer::Transformer(Device& device, Ops& ops, const Checkpoint& checkpoint, const Topology& topology,
+                         std::vector<int32_t> compressed, const Geometry& geometry, const TransformerLimits& limits)
+    : config_(checkpoint.config()),
+      topology_(topology),
+      ops_(ops),
+      weights_(load_weights(ops, checkpoint, topology)),
+      engram_hash_(config_, std::move(compressed)),
+      plain_frequencies_(rope_frequencies(config_, false)),
+      scaled_frequencies_(rope_frequencies(config_, true)),
+      memory_(allocate_workspace(device, config_, geometry, limits)),
+      ws_(place_workspace(memory_, config_, geometry, limits)),
+      max_rows_(limits.max_rows),
+      trace_scores_(limits.trace ? limits.max_model_len : 0) {
+  ops_.reserve(ops_limits(config_, limits));
+}
+
+StepOutputs Transformer::forward(const Step& step, const CacheView& cache, TraceSink* trace) {
+  FOLIO_CHECK(step.inputs.num_rows > 0 && step.inputs.num_rows <= max_rows_);
+  FOLIO_CHECK(trace == nullptr || trace_scores_ > 0, "no room was reserved for a trace");
+  Pass pass{.step = step, .cache = cache, .rows = begin(step, cache), .trace = Tracer(trace)};
+  ops_.embed({.table = weights_.embed.get(),
+              .row_inputs = step.inputs.row_inputs,
+              .ids = ws_.ids,
+              .embeddings = step.inputs.embeddings,
+              .rows = pass.rows.count,
+              .streams = static_cast<int32_t>(config_.hc_mult),
+              .out = ws_.streams,
+              .mix = ws_.mix});
+  for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
+    if (topology_[layer].engram >= 0) engram(pass, layer);
+    block(pass, layer);
+  }
+  const StepOutputs outputs = head(pass);
+  ops_.commit({.inputs = step.inputs,
+               .cursors = cache.cursors,
+               .cursor_stride = cache.cursor_stride,
+               .compressed = config_.engram_layer_ids.empty() ? nullptr : ws_.compressed,
+               .sampled = outputs.sampled});
+  return outputs;
+}
+
+Rows Transformer::begin(const Step& step, const CacheView& cache) {
+  const StepInputs& in = step.inputs;
+  ops_.begin_step({.inputs = in,
+                   .cursors = cache.cursors,
+                   .cursor_stride = cache.cursor_stride,
+                   .engram = engram_hash_.view(),
+                   .rope_pairs = static_cast<int32_t>(config_.qk_rope_head_dim / 2),
+                   .plain_frequencies = plain_frequencies_.data(),
+                   .scaled_frequencies = scaled_frequencies_.data(),
+                   .ids = ws_.ids,
+                   .positions = ws_.positions,
+                   .compressed = ws_.compressed,
+                   .engram_rows = ws_.engram_rows,
+                   .engram_layer_stride = max_rows_ * (config_.engram_layer_ids.empty() ? 0 : config_.engram_columns()),
+                   .rope_plain = ws_.rope_plain,
+                   .rope_scaled = ws_.rope_scaled,
+                   .rope_group = ws_.rope_group});
+  return {.count = in.num_rows,
+          .num_requests = in.num_requests,
+          .spans = in.spans,
+          .request = in.row_request,
+          .position = ws_.positions,
+          .image = in.row_image,
+          .page_tables = in.page_tables,
+          .page_table_stride = in.page_table_stride};
+}
+
+void Transformer::norm(const bf16* x, const Weight* weight, int64_t rows, bf16* out) {
+  ops_.rms_norm({.x = x,
+                 .weight = weight,
+                 .eps = static_cast<float>(config_.rms_norm_eps),
+                 .rows = rows,
+                 .cols = weight->in(),
+                 .out = out});
+}
+
+void Transformer::rotate(bf16* x, int64_t rows, int64_t heads, int64_t dim, const float* rope, bool inverse) {
+  ops_.rotate({.x = x,
+               .rows = rows,
+               .heads = heads,
+               .dim = dim,
+               .pairs = config_.qk_rope_head_dim / 2,
+               .rope = rope,
+               .inverse = inverse});
+}
+
+StepOutputs Transformer::head(Pass& pass) {
+  const int64_t rows = pass.rows.count, hidden = config_.hidden_size;
+  const StepInputs& in = pass.step.inputs;
+  StepOutputs outputs;
+  if (in.num_head_rows == 0) return outputs;
+  ops_.hyper_collapse({.streams = ws_.streams,
+                       .mix = ws_.mix,
+                       .rows = rows,
+                       .num_streams = static_cast<int32_t>(config_.hc_mult),
+                       .hidden = hidden,
+                       .out = ws_.output});
+  pass.trace.put("hidden", ws_.output, {rows, hidden});
+  ops_.gather_rows(
+      {.x = ws_.output, .index = in.head_rows, .rows = in.num_head_rows, .cols = hidden, .out = ws_.head_input});
+  norm(ws_.head_input, weights_.norm.get(), in.num_head_rows, ws_.head_input);
+  ops_.linear({.weight = weights_.head.get(), .x = ws_.head_input, .rows = in.num_head_rows, .out_f32 = ws_.logits});
+  outputs.logits = ws_.logits;
+  if (pass.step.sampling != nullptr) {
+    ops_.sample({.logits = ws_.logits,
+                 .vocab = config_.vocab_size,
+                 .num_rows = in.num_head_rows,
+                 .head_rows = in.head_rows,
+                 .positions = ws_.positions,
+                 .params = pass.step.sampling,
+                 .sampled = ws_.sampled,
+                 .logprobs = ws_.logprobs});
+    outputs.sampled = ws_.sampled;
+    outputs.logprobs = ws_.logprobs;
+  }
+  return outputs;
+}
+
+}  // namespace folio

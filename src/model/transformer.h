@@ -1,0 +1,79 @@
+// The text backbone: one forward over the rows of a Step, as calls on ops (spec/model.md 4 to 8). Remembers nothing
+// between steps; what lasts is in the cache.
+#pragma once
+
+#include "cache/cache_view.h"
+#include "model/engram_hash.h"
+#include "model/step.h"
+#include "model/topology.h"
+#include "model/trace.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+#include "tensor/buffer.h"
+
+namespace folio {
+
+struct TransformerLimits {
+  int64_t max_rows = 0;       // of a step
+  int64_t max_head_rows = 0;  // of a step
+  int64_t max_model_len = 0;  // tokens of one request
+  bool trace = false;         // room for a trace's index scores
+};
+
+// The cache layout of a model: owners and windows of its backbone.
+GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, bool packed);
+
+// Device bytes of the activations of a step, without what the ops themselves reserve.
+int64_t workspace_bytes(const Config& config, const Geometry& geometry, const TransformerLimits& limits);
+
+class Transformer {
+ public:
+  // Prepares weights and lays out the workspace. `compressed` maps token ids to Engram's compressed ids. Device, ops
+  // and checkpoint must outlive it.
+  Transformer(Device& device, Ops& ops, const Checkpoint& checkpoint, const Topology& topology,
+              std::vector<int32_t> compressed, const Geometry& geometry, const TransformerLimits& limits);
+
+  // begin_step, embedding, blocks, head, sample, commit. Only the step's head rows go through the head.
+  StepOutputs forward(const Step& step, const CacheView& cache, TraceSink* trace = nullptr);
+
+  const Config& config() const { return config_; }
+  const Topology& topology() const { return topology_; }
+
+ private:
+  // What the parts of one forward share.
+  struct Pass {
+    const Step& step;
+    const CacheView& cache;
+    Rows rows;
+    Tracer trace;
+  };
+
+  Rows begin(const Step& step, const CacheView& cache);
+  void engram(Pass& pass, int layer);
+  void block(Pass& pass, int layer);
+  void hyper_mix(const HyperWeights& weights, int64_t rows, float* pre);
+  void expand(int64_t rows);
+  // out = RMSNorm of the streams collapsed by `mix`.
+  void sublayer_input(const float* mix, const Weight* norm, int64_t rows, bf16* out);
+  void attention(Pass& pass, int layer);
+  void compress(Pass& pass, int layer);
+  void index_select(Pass& pass, int layer);
+  void moe(Pass& pass, int layer);
+  StepOutputs head(Pass& pass);
+
+  void norm(const bf16* x, const Weight* weight, int64_t rows, bf16* out);
+  void rotate(bf16* x, int64_t rows, int64_t heads, int64_t dim, const float* rope, bool inverse = false);
+
+  Config config_;
+  Topology topology_;
+  Ops& ops_;
+  ModelWeights weights_;
+  EngramHashTables engram_hash_;
+  std::vector<float> plain_frequencies_, scaled_frequencies_;
+  Buffer memory_;
+  Workspace ws_;
+  int64_t max_rows_;
+  int64_t trace_scores_;
+};
+
+}  // namespace folio
