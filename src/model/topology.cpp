@@ -51,13 +51,12 @@ int Topology::owner_index(int layer) const {
 
 Topology make_topology(const Config& config) {
   Topology topology;
-  topology.backbone_layers = config.num_hidden_layers;
   topology.kv_owners = config.kv_source_layer_ids;
   topology.index_sources = config.index_source_layer_ids;
   topology.candidate_source = config.candidate_source_layer_id;
   topology.first_decoder_layer =
       config.kv_source_layer_ids.empty() ? config.num_hidden_layers : config.kv_source_layer_ids.back();
-  for (int layer = 0; layer < config.total_layers(); ++layer) topology.layers.push_back(make_layer(config, layer));
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer) topology.layers.push_back(make_layer(config, layer));
   return topology;
 }
 

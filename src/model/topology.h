@@ -30,12 +30,11 @@ struct LayerTopology {
 };
 
 struct Topology {
-  std::vector<LayerTopology> layers;  // backbone, then draft stages (window layers)
-  int backbone_layers = 0;
-  std::vector<int> kv_owners;      // ascending; a layer's position here numbers its plane of a PAGE
-  std::vector<int> index_sources;  // ascending
+  std::vector<LayerTopology> layers;  // of the backbone; draft stages are window layers and not listed
+  std::vector<int> kv_owners;         // ascending; a layer's position here numbers its plane of a PAGE
+  std::vector<int> index_sources;     // ascending
   int candidate_source = -1;
-  // First decoder layer of the causal encoder/decoder split: the last KV owner, or backbone_layers without owners.
+  // First decoder layer of the causal encoder/decoder split: the last KV owner, or layers.size() without owners.
   int first_decoder_layer = 0;
 
   const LayerTopology& operator[](int layer) const { return layers[static_cast<size_t>(layer)]; }
