@@ -122,9 +122,9 @@ PendingRows Geometry::pending_rows(std::byte* states, size_t owner) const {
           .dim = inputs_.head_dim};
 }
 
-std::vector<ByteRange> Geometry::page_ranges(int64_t page) const { return {{page * page_bytes_, page_bytes_}}; }
+std::vector<MemoryRange> Geometry::page_ranges(int64_t page) const { return {{page * page_bytes_, page_bytes_}}; }
 
-std::vector<ByteRange> Geometry::image_ranges(int64_t slot) const {
+std::vector<MemoryRange> Geometry::image_ranges(int64_t slot) const {
   return {{slot * state_bytes_, cursor_offset_ + aligned(sizeof(SlotCursor))}};
 }
 

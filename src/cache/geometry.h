@@ -29,7 +29,7 @@ struct GeometryInputs {
   bool packed = true;        // main rows FP4 and window rows FP8; else both bf16
 };
 
-struct ByteRange {
+struct MemoryRange {
   int64_t offset = 0;
   int64_t bytes = 0;
 };
@@ -64,8 +64,8 @@ class Geometry {
   // The bytes of one PAGE in the page pool, and those of one STATE entry in the state pool that an image carries: the
   // window rings and the cursor. Pending compressor rows are left out: an image is taken at a PAGE border, where no
   // group is open (spec runtime 2.9).
-  std::vector<ByteRange> page_ranges(int64_t page) const;
-  std::vector<ByteRange> image_ranges(int64_t slot) const;
+  std::vector<MemoryRange> page_ranges(int64_t page) const;
+  std::vector<MemoryRange> image_ranges(int64_t slot) const;
 
  private:
   struct Plane {

@@ -1,0 +1,107 @@
+#include "engine/model_runner.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "tokenizer/compressed_vocab.h"
+
+namespace folio {
+namespace {
+
+Tokenizer load_tokenizer(const Checkpoint& checkpoint) {
+  Tokenizer tokenizer = Tokenizer::load(checkpoint.dir() + "/tokenizer.json");
+  if (tokenizer.vocab_size() != checkpoint.config().vocab_size) {
+    fail(ErrorCode::kInvalidTokenizer, checkpoint.dir(), "/tokenizer.json has ", tokenizer.vocab_size(),
+         " tokens, config.json says vocab_size ", checkpoint.config().vocab_size, ": they are not of one model");
+  }
+  return tokenizer;
+}
+
+std::vector<int32_t> load_compressed(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+  const Config& config = checkpoint.config();
+  if (config.engram_layer_ids.empty()) return {};
+  CompressedVocabulary vocabulary = compressed_vocabulary(tokenizer);
+  if (vocabulary.count != config.engram_compressed_vocab_size) {
+    fail(ErrorCode::kInvalidTokenizer, checkpoint.dir(), "/tokenizer.json gives ", vocabulary.count,
+         " compressed ids, config.json says engram_compressed_vocab_size ", config.engram_compressed_vocab_size,
+         ": Engram would look up wrong rows");
+  }
+  return std::move(vocabulary.map);
+}
+
+// Fills in what the model decides and checks the rest.
+RunnerOptions resolved(RunnerOptions options, const Config& config) {
+  std::string reasons;
+  const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
+  if (options.max_model_len == 0) options.max_model_len = config.max_position_embeddings;
+  if (options.max_model_len < 1 || options.max_model_len > config.max_position_embeddings) {
+    refuse(concat("--max-model-len ", options.max_model_len, " must be from 1 to the model's ",
+                  config.max_position_embeddings));
+  }
+  if (options.max_num_seqs < 1) refuse(concat("--max-num-seqs ", options.max_num_seqs, " must be at least 1"));
+  if (options.max_rows < 1) refuse(concat("--max-num-batched-tokens ", options.max_rows, " must be at least 1"));
+  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
+  return options;
+}
+
+int64_t engram_table_bytes(const Checkpoint& checkpoint) {
+  int64_t bytes = 0;
+  for (const int layer : checkpoint.config().engram_layer_ids) {
+    bytes += checkpoint.tensor(concat("layers.", layer, ".engram.embed.weight")).bytes();
+    bytes += checkpoint.tensor(concat("layers.", layer, ".engram.embed.scale")).bytes();
+  }
+  return bytes;
+}
+
+std::string gib(int64_t bytes) {
+  std::ostringstream out;
+  out.precision(3);
+  out << static_cast<double>(bytes) / (1 << 30) << " GiB";
+  return out.str();
+}
+
+}  // namespace
+
+ModelRunner::ModelRunner(const RunnerOptions& options)
+    : checkpoint_(Checkpoint::open(options.model_dir)),
+      tokenizer_(load_tokenizer(checkpoint_)),
+      topology_(make_topology(checkpoint_.config())),
+      compressed_(load_compressed(checkpoint_, tokenizer_)),
+      geometry_(geometry_inputs(checkpoint_.config(), topology_, options.block_size, options.packed_cache)) {
+  options_ = resolved(options, checkpoint_.config());
+  const auto pages_per_request = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len));
+  if (options_.pages == 0) options_.pages = options_.max_num_seqs * pages_per_request;
+  const TransformerLimits limits{.max_rows = options_.max_rows,
+                                 .max_head_rows = options_.max_head_rows,
+                                 .max_model_len = options_.max_model_len,
+                                 .trace = options_.trace};
+
+  // Engram tables stay on disk: a step touches a few rows of them.
+  const int64_t weights = checkpoint_.total_bytes() - engram_table_bytes(checkpoint_);
+  const int64_t activations = workspace_bytes(checkpoint_.config(), geometry_, limits);
+  request_memory_ =
+      options_.pages * geometry_.page_bytes() + options_.max_num_seqs * geometry_.state_bytes() + activations;
+  const int64_t available = available_memory();
+  const auto budget = static_cast<int64_t>(options_.memory_fraction * static_cast<double>(available));
+  if (weights + request_memory_ > budget) {
+    fail(ErrorCode::kOutOfMemory, "does not fit: weights ", gib(weights), " + cache and activations ",
+         gib(request_memory_), " > ", gib(budget), " (", options_.memory_fraction, " of the ", gib(available),
+         " that are free); lower --max-model-len, --max-num-seqs or --max-num-batched-tokens, raise --memory-budget, "
+         "or use a machine with more memory");
+  }
+
+  device_ = make_cpu_device();
+  ops_ =
+      options_.isa == "ref" ? make_reference_ops() : make_cpu_ops({.isa = options_.isa, .threads = options_.threads});
+  pages_ = std::make_unique<PagePool>(*device_, geometry_, options_.pages);
+  states_ = std::make_unique<StatePool>(*device_, geometry_, options_.max_num_seqs);
+  cache_ = CacheView(geometry_, *pages_, *states_);
+  builder_ = std::make_unique<StepBuilder>(*device_, StepLimits{.max_rows = options_.max_rows,
+                                                                .max_head_rows = options_.max_head_rows,
+                                                                .max_requests = options_.max_num_seqs,
+                                                                .max_pages = pages_per_request});
+  transformer_ = std::make_unique<Transformer>(*device_, *ops_, checkpoint_, topology_, compressed_, geometry_, limits);
+}
+
+StepOutputs ModelRunner::run(TraceSink* trace) { return transformer_->forward(builder_->step(), cache_, trace); }
+
+}  // namespace folio

@@ -1,0 +1,72 @@
+// A loaded model with its request memory, ready to run steps: checks what can be known, then allocates, then loads.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cache/pools.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/step_builder.h"
+#include "model/transformer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace folio {
+
+struct RunnerOptions {
+  std::string model_dir;
+  std::string isa;               // "" = best of this processor; "ref" = the reference ops
+  int threads = 0;               // 0 = all processors
+  bool packed_cache = true;      // main rows FP4 and window rows FP8; else bf16
+  int32_t block_size = 128;      // tokens of a PAGE
+  int64_t max_model_len = 0;     // tokens of one request; 0 = the model's limit
+  int32_t max_num_seqs = 1;      // STATE slots
+  int32_t pages = 0;             // PAGEs; 0 = enough for max_num_seqs requests of max_model_len
+  int32_t max_rows = 2048;       // of a step
+  int32_t max_head_rows = 1;     // of a step
+  double memory_fraction = 0.9;  // share of the free memory that may be used
+  bool trace = false;
+};
+
+class ModelRunner {
+ public:
+  // Refuses what cannot work before a weight is read: Error(kInvalidConfig, kInvalidCheckpoint, kInvalidTokenizer,
+  // kInvalidArgument, kOutOfMemory) with every reason in one message.
+  explicit ModelRunner(const RunnerOptions& options);
+
+  const Config& config() const { return checkpoint_.config(); }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+  const Geometry& geometry() const { return geometry_; }
+  const RunnerOptions& options() const { return options_; }
+  // Compressed id of every token id.
+  const std::vector<int32_t>& compressed_vocabulary() const { return compressed_; }
+  int64_t max_model_len() const { return options_.max_model_len; }
+  std::string ops_name() const { return ops_->name(); }
+  // Device bytes beside the mapped weights: PAGEs, STATE, activations.
+  int64_t request_memory() const { return request_memory_; }
+
+  PagePool& pages() { return *pages_; }
+  StatePool& states() { return *states_; }
+  StepBuilder& builder() { return *builder_; }
+
+  // Runs the step that builder() holds. The outputs are overwritten by the next step.
+  StepOutputs run(TraceSink* trace = nullptr);
+
+ private:
+  RunnerOptions options_;
+  Checkpoint checkpoint_;
+  Tokenizer tokenizer_;
+  Topology topology_;
+  std::vector<int32_t> compressed_;
+  Geometry geometry_;
+  int64_t request_memory_ = 0;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<PagePool> pages_;
+  std::unique_ptr<StatePool> states_;
+  CacheView cache_;
+  std::unique_ptr<StepBuilder> builder_;
+  std::unique_ptr<Transformer> transformer_;
+};
+
+}  // namespace folio

@@ -1,0 +1,74 @@
+#include "engine/step_builder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tensor/arena.h"
+
+namespace folio {
+
+StepBuilder::StepBuilder(Device& device, const StepLimits& limits) : limits_(limits) {
+  const auto lay_out = [&](Arena arena) {
+    row_inputs_ = arena.take<RowInput>(limits.max_rows);
+    row_image_ = arena.take<uint8_t>(limits.max_rows);
+    row_request_ = arena.take<int32_t>(limits.max_rows);
+    spans_ = arena.take<RequestSpan>(limits.max_requests);
+    head_rows_ = arena.take<int32_t>(limits.max_head_rows);
+    page_tables_ = arena.take<int32_t>(int64_t{limits.max_requests} * limits.max_pages);
+    sampling_ = arena.take<SamplingParams>(limits.max_head_rows);
+    return arena.used();
+  };
+  memory_ = Buffer(device, lay_out(Arena()));
+  lay_out(Arena(memory_));
+  inputs_ = {.row_inputs = row_inputs_,
+             .row_image = row_image_,
+             .row_request = row_request_,
+             .spans = spans_,
+             .head_rows = head_rows_,
+             .page_tables = page_tables_,
+             .page_table_stride = limits.max_pages};
+}
+
+void StepBuilder::clear() {
+  inputs_.num_rows = 0;
+  inputs_.num_requests = 0;
+  inputs_.num_head_rows = 0;
+  sampled_rows_ = 0;
+}
+
+void StepBuilder::add_request(int32_t slot, bool restart, std::span<const int32_t> pages) {
+  const int32_t index = inputs_.num_requests++;
+  FOLIO_CHECK(index < limits_.max_requests && std::ssize(pages) <= limits_.max_pages);
+  spans_[index] = {.first_row = inputs_.num_rows, .slot = slot, .restart = restart};
+  std::copy(pages.begin(), pages.end(), page_tables_ + int64_t{index} * limits_.max_pages);
+}
+
+void StepBuilder::add_row(RowInput input, bool image) {
+  const int32_t row = inputs_.num_rows++;
+  FOLIO_CHECK(row < limits_.max_rows && inputs_.num_requests > 0);
+  row_inputs_[row] = input;
+  row_image_[row] = image;
+  row_request_[row] = inputs_.num_requests - 1;
+  ++spans_[inputs_.num_requests - 1].num_rows;
+}
+
+void StepBuilder::add_head_row() {
+  const int32_t index = inputs_.num_head_rows++;
+  FOLIO_CHECK(index < limits_.max_head_rows && inputs_.num_rows > 0);
+  head_rows_[index] = inputs_.num_rows - 1;
+}
+
+void StepBuilder::add_sampled_row(const SamplingParams& params) {
+  add_head_row();
+  const int32_t index = inputs_.num_head_rows - 1;
+  sampling_[index] = params;
+  spans_[inputs_.num_requests - 1].sampled_row = index;
+  ++sampled_rows_;
+}
+
+Step StepBuilder::step() const {
+  FOLIO_CHECK(sampled_rows_ == 0 || sampled_rows_ == inputs_.num_head_rows, "some head rows sample and some do not");
+  return {.inputs = inputs_, .sampling = sampled_rows_ > 0 ? sampling_ : nullptr};
+}
+
+}  // namespace folio
