@@ -81,12 +81,11 @@ ModelRunner::ModelRunner(const RunnerOptions& options)
   request_memory_ =
       options_.pages * geometry_.page_bytes() + options_.max_num_seqs * geometry_.state_bytes() + activations;
   const int64_t available = available_memory();
-  const auto budget = static_cast<int64_t>(options_.memory_fraction * static_cast<double>(available));
+  const int64_t budget = options_.memory_budget > 0 ? options_.memory_budget : available / 10 * 9;
   if (weights + request_memory_ > budget) {
-    fail(ErrorCode::kOutOfMemory, "does not fit: weights ", gib(weights), " + cache and activations ",
-         gib(request_memory_), " > ", gib(budget), " (", options_.memory_fraction, " of the ", gib(available),
-         " that are free); lower --max-model-len, --max-num-seqs or --max-num-batched-tokens, raise --memory-budget, "
-         "or use a machine with more memory");
+    fail(ErrorCode::kOutOfMemory, "does not fit in memory: weights ", gib(weights), " and cache and activations ",
+         gib(request_memory_), " exceed the budget of ", gib(budget), " (", gib(available), " are free); lower ",
+         "--max-model-len or --max-num-batched-tokens, raise --memory-budget, or use a machine with more memory");
   }
 
   device_ = make_cpu_device();

@@ -14,16 +14,16 @@ namespace folio {
 
 struct RunnerOptions {
   std::string model_dir;
-  std::string isa;               // "" = best of this processor; "ref" = the reference ops
-  int threads = 0;               // 0 = all processors
-  bool packed_cache = true;      // main rows FP4 and window rows FP8; else bf16
-  int32_t block_size = 128;      // tokens of a PAGE
-  int64_t max_model_len = 0;     // tokens of one request; 0 = the model's limit
-  int32_t max_num_seqs = 1;      // STATE slots
-  int32_t pages = 0;             // PAGEs; 0 = enough for max_num_seqs requests of max_model_len
-  int32_t max_rows = 2048;       // of a step
-  int32_t max_head_rows = 1;     // of a step
-  double memory_fraction = 0.9;  // share of the free memory that may be used
+  std::string isa;            // "" = best of this processor; "ref" = the reference ops
+  int threads = 0;            // 0 = all processors
+  bool packed_cache = true;   // main rows FP4 and window rows FP8; else bf16
+  int32_t block_size = 128;   // tokens of a PAGE
+  int64_t max_model_len = 0;  // tokens of one request; 0 = the model's limit
+  int32_t max_num_seqs = 1;   // STATE slots
+  int32_t pages = 0;          // PAGEs; 0 = enough for max_num_seqs requests of max_model_len
+  int32_t max_rows = 2048;    // of a step
+  int32_t max_head_rows = 1;  // of a step
+  int64_t memory_budget = 0;  // bytes for weights, cache and activations; 0 = 0.9 of what is free
   bool trace = false;
 };
 

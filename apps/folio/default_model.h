@@ -1,0 +1,13 @@
+// The model that `folio` uses when none is named.
+#pragma once
+
+#include <string>
+
+namespace folio {
+
+// Directory of the default model: a small checkpoint with seeded random weights, made on first use in the user's cache
+// directory ($XDG_CACHE_HOME/folio or ~/.cache/folio). Says on stderr what it is. Throws Error(kInvalidArgument) when
+// there is no place to put it.
+std::string default_model_dir();
+
+}  // namespace folio

@@ -1,0 +1,174 @@
+// folio logits: teacher-forced logits and intermediates, to hold Folio against another implementation.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/safetensors.h"
+#include "commands.h"
+#include "engine/generator.h"
+#include "model_flags.h"
+#include "tokenizer/token_ids.h"
+
+namespace folio {
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  std::string tokens_file;
+  std::string out;
+  std::vector<int32_t> chunks = {512};
+  std::string image;
+  bool trace = false;
+};
+
+// Collects what a trace puts, rows of all chunks under one key.
+class TraceFile final : public TraceSink {
+ public:
+  void put(const std::string& key, DType dtype, const Shape& shape, const void* data) override {
+    Entry& entry = entries_[key];
+    entry.dtype = dtype;
+    const int64_t rows = entry.shape.rank() > 0 ? entry.shape[0] : 0;
+    entry.shape = Shape{rows + shape[0]};
+    for (int i = 1; i < shape.rank(); ++i) entry.shape.push_back(shape[i]);
+    const auto* bytes = static_cast<const std::byte*>(data);
+    entry.bytes.insert(entry.bytes.end(), bytes, bytes + shape.elements() * dtype_size(dtype));
+  }
+  void declare(std::vector<SafetensorsWriter::Tensor>& tensors) const {
+    for (const auto& [key, entry] : entries_) tensors.push_back({key, entry.dtype, entry.shape});
+  }
+  void write(SafetensorsWriter& writer) const {
+    for (const auto& [key, entry] : entries_) writer.write(key, std::span<const std::byte>(entry.bytes));
+  }
+
+ private:
+  struct Entry {
+    DType dtype = DType::kF32;
+    Shape shape;
+    std::vector<std::byte> bytes;
+  };
+  std::map<std::string, Entry> entries_;
+};
+
+// The half-open range of "A:B".
+std::pair<int64_t, int64_t> parse_range(const std::string& text, int64_t length) {
+  if (text.empty()) return {0, 0};
+  long long first = 0, end = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%lld:%lld%c", &first, &end, &rest) != 2 || first < 0 || first >= end || end > length) {
+    fail(ErrorCode::kInvalidArgument, "--image ", text, ": give positions A:B with 0 <= A < B <= ", length,
+         ", the number of tokens");
+  }
+  return {first, end};
+}
+
+// Row r of a source's flat index_scores is scores[offsets[r] : offsets[r + 1]].
+void put_index_offsets(const ModelRunner& runner, int64_t length, TraceFile& trace) {
+  for (const int layer : runner.config().index_source_layer_ids) {
+    std::vector<int64_t> offsets = {0};
+    for (int64_t p = 0; p < length; ++p) offsets.push_back(offsets.back() + (p + 1) / runner.config().ratio(layer));
+    trace.put(concat("layers.", layer, ".index_offsets"), DType::kI64, {length + 1}, offsets.data());
+  }
+}
+
+void logits(const Flags& flags) {
+  constexpr size_t kMaxTokensFile = size_t{1} << 28;
+  const auto tokens = parse_token_ids(read_file(flags.tokens_file, kMaxTokensFile), flags.tokens_file);
+  const auto length = std::ssize(tokens);
+  if (length == 0) fail(ErrorCode::kInvalidArgument, flags.tokens_file, " holds no token ids");
+  const auto [image_first, image_end] = parse_range(flags.image, length);
+
+  RunnerOptions options = runner_options(flags.model);
+  options.max_rows =
+      static_cast<int32_t>(std::min<int64_t>(length, *std::max_element(flags.chunks.begin(), flags.chunks.end())));
+  options.max_head_rows = options.max_rows;
+  options.max_model_len = length;
+  options.trace = flags.trace;
+  ModelRunner runner(options);
+  runner.tokenizer().check_ids(tokens);
+
+  const int64_t vocab = runner.config().vocab_size;
+  const std::map<std::string, std::string> metadata = {
+      {"model", options.model_dir}, {"ops", runner.ops_name()}, {"cache", runner.geometry().identity()}};
+  std::vector<SafetensorsWriter::Tensor> tensors = {{"logits", DType::kF32, {length, vocab}},
+                                                    {"tokens", DType::kI32, {length}}};
+  TraceFile trace;
+  std::vector<float> rows;                    // of a trace, whose tensors are known at the end only
+  std::unique_ptr<SafetensorsWriter> writer;  // without a trace logits are written as they come
+  if (!flags.trace) writer = std::make_unique<SafetensorsWriter>(flags.out, tensors, metadata);
+
+  Sequence sequence(runner);
+  StepBuilder& builder = runner.builder();
+  const bool progress = isatty(STDERR_FILENO) != 0;
+  for (size_t chunk = 0; sequence.position() < length;) {
+    const int64_t first = sequence.position();
+    const int64_t count = std::min<int64_t>(flags.chunks[chunk], length - first);
+    if (chunk + 1 < flags.chunks.size()) ++chunk;
+    builder.clear();
+    sequence.begin_span(count);
+    for (int64_t p = first; p < first + count; ++p) {
+      builder.add_row({.value = tokens[static_cast<size_t>(p)]}, p >= image_first && p < image_end);
+      builder.add_head_row();
+    }
+    const float* out = runner.run(flags.trace ? &trace : nullptr).logits;
+    if (writer) {
+      writer->write("logits", std::span(out, static_cast<size_t>(count * vocab)),
+                    first * vocab * dtype_size(DType::kF32));
+    } else {
+      rows.insert(rows.end(), out, out + count * vocab);
+    }
+    if (progress)
+      std::fprintf(stderr, "\r%lld of %lld tokens", static_cast<long long>(first + count),
+                   static_cast<long long>(length));
+  }
+  if (progress) std::fputc('\n', stderr);
+
+  if (flags.trace) {
+    put_index_offsets(runner, length, trace);
+    if (!runner.compressed_vocabulary().empty()) {
+      trace.put("token_map", DType::kI32, {vocab}, runner.compressed_vocabulary().data());
+    }
+    if (image_end > image_first) {
+      std::vector<uint8_t> mask(tokens.size(), 0);
+      std::fill(mask.begin() + image_first, mask.begin() + image_end, uint8_t{1});
+      trace.put("image_mask", DType::kU8, {length}, mask.data());
+    }
+    trace.declare(tensors);
+    writer = std::make_unique<SafetensorsWriter>(flags.out, tensors, metadata);
+    writer->write("logits", std::span<const float>(rows));
+    trace.write(*writer);
+  }
+  writer->write("tokens", std::span<const int32_t>(tokens));
+  writer->finish();
+  std::printf("%s: logits of %lld tokens, %lld bytes\n", flags.out.c_str(), static_cast<long long>(length),
+              static_cast<long long>(writer->payload_bytes()));
+}
+
+}  // namespace
+
+void add_logits(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("logits", "Write teacher-forced logits, and intermediates with --trace");
+  command->footer(
+      "Writes a safetensors file: `logits` F32 [tokens, vocab], `tokens` I32, and with --trace the intermediates of "
+      "every layer under the keys of tools/oracle/README.md. Chunk sizes change no bit of the result.");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("--tokens-file", flags->tokens_file, "Token ids, separated by white space or commas")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--out", flags->out, "Where to write")->type_name("FILE.safetensors")->required();
+  command->add_option("--chunk", flags->chunks, "Rows of each forward; the last size repeats")
+      ->type_name("N,N,...")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--image", flags->image, "Positions A..B-1 are inside an image span")->type_name("A:B");
+  command->add_flag("--trace", flags->trace, "Write intermediates too");
+  add_model_flags(*command, flags->model);
+  command->callback([flags] { logits(*flags); });
+}
+
+}  // namespace folio

@@ -1,0 +1,27 @@
+// Flags about the model and how to run it, the same in every subcommand that runs one (docs/architecture.md, "Flags").
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "engine/model_runner.h"
+
+namespace folio {
+
+struct ModelFlags {
+  std::string model;  // "" = the default model
+  std::string device = "cpu";
+  std::string kv_cache_dtype = "fp4";
+  std::string index_cache_dtype = "fp4";
+  std::string memory_budget = "0.9";
+  RunnerOptions runner;
+};
+
+// Declares --model, --device, --isa, --threads, the cache flags and --memory-budget on `command`.
+void add_model_flags(CLI::App& command, ModelFlags& flags);
+
+// The options that the parsed flags mean; makes the default model when no --model was given. Throws
+// Error(kInvalidArgument, kUnsupported).
+RunnerOptions runner_options(const ModelFlags& flags);
+
+}  // namespace folio
