@@ -13,18 +13,15 @@ constexpr std::array<float, 16> kE2M1Values = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,
 
 constexpr float e2m1_decode(uint8_t code) { return kE2M1Values[code & 15]; }
 
-// Saturating cast, ties to the even code; the sign of a zero is kept.
+// Saturating cast, ties to the even code; the sign of a zero is kept. NaN saturates like an infinity of its sign.
 constexpr uint8_t e2m1_encode(float x) {
+  // Magnitudes order as their bit patterns, and a difference of two has its top bit set when it is negative. A sum of
+  // such bits vectorises; comparisons become branches, which random values would mispredict.
   const uint32_t u = std::bit_cast<uint32_t>(x);
-  const float a = std::bit_cast<float>(u & 0x7fffffffu);
-  uint32_t code = 0;
-  if (a > 0.25f) code = 1;
-  if (a >= 0.75f) code = 2;
-  if (a > 1.25f) code = 3;
-  if (a >= 1.75f) code = 4;
-  if (a > 2.5f) code = 5;
-  if (a >= 3.5f) code = 6;
-  if (a > 5.0f) code = 7;
+  const auto above = [a = u & 0x7fffffffu](float limit) { return (std::bit_cast<uint32_t>(limit) - a) >> 31; };
+  const auto from = [a = u & 0x7fffffffu](float limit) { return (std::bit_cast<uint32_t>(limit) - 1 - a) >> 31; };
+  const uint32_t code =
+      above(0.25f) + from(0.75f) + above(1.25f) + from(1.75f) + above(2.5f) + from(3.5f) + above(5.0f);
   return static_cast<uint8_t>(code | ((u >> 28) & 8u));
 }
 
