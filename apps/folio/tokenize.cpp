@@ -7,12 +7,14 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "commands.h"
+#include "default_model.h"
 #include "tokenizer/compressed_vocab.h"
 #include "tokenizer/token_ids.h"
 #include "tokenizer/tokenizer.h"
@@ -50,15 +52,16 @@ struct DetokenizeFlags {
 };
 
 void add_tokenizer_flags(CLI::App& command, TokenizerFlags& flags) {
-  auto* model =
-      command.add_option("--model", flags.model, "Checkpoint directory with a tokenizer.json")->type_name("DIR");
+  auto* model = command
+                    .add_option("--model", flags.model,
+                                "Checkpoint directory with a tokenizer.json (default: the built-in model)")
+                    ->type_name("DIR");
   command.add_option("--tokenizer", flags.file, "A tokenizer.json by itself")->type_name("FILE")->excludes(model);
 }
 
 Tokenizer load_tokenizer(const TokenizerFlags& flags) {
-  const std::string& path = flags.model.empty() ? flags.file : flags.model;
-  if (path.empty()) fail(ErrorCode::kInvalidArgument, "no tokenizer: give --model DIR or --tokenizer FILE");
-  return Tokenizer::load(path);
+  if (!flags.file.empty()) return Tokenizer::load(flags.file);
+  return Tokenizer::load(flags.model.empty() ? default_model_dir() : flags.model);
 }
 
 std::string read_stdin() {
