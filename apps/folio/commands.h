@@ -9,6 +9,8 @@ namespace folio {
 
 void add_logits(CLI::App& app);
 void add_make_checkpoint(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_run(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_detokenize(CLI::App& app);
 

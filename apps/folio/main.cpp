@@ -1,5 +1,5 @@
 // The command line: parses flags, runs one subcommand, turns errors into one line on stderr and an exit status.
-// Exit status: 0 success, 1 the work failed, 2 bad usage or bad input.
+// Exit status: 0 success, 1 the work failed, 2 bad usage or bad input, 130 interrupted.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -29,6 +29,8 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   folio::add_logits(app);
   folio::add_make_checkpoint(app);
+  folio::add_inspect(app);
+  folio::add_run(app);
   folio::add_tokenize(app);
   folio::add_detokenize(app);
 
@@ -37,6 +39,8 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
+  } catch (const CLI::RuntimeError& status) {  // a command that ends with a status of its own
+    return status.get_exit_code();
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "folio: %s (see folio %s--help)\n", error.what(),
                  app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
