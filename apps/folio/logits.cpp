@@ -89,12 +89,12 @@ void logits(const Flags& flags) {
   options.max_head_rows = options.max_rows;
   options.max_model_len = length;
   options.trace = flags.trace;
-  ModelRunner runner(options);
+  ModelRunner runner(ModelFiles::open(model_dir(flags.model)), options);
   runner.tokenizer().check_ids(tokens);
 
   const int64_t vocab = runner.config().vocab_size;
   const std::map<std::string, std::string> metadata = {
-      {"model", options.model_dir}, {"ops", runner.ops_name()}, {"cache", runner.geometry().identity()}};
+      {"model", runner.checkpoint().dir()}, {"ops", runner.ops_name()}, {"cache", runner.geometry().identity()}};
   std::vector<SafetensorsWriter::Tensor> tensors = {{"logits", DType::kF32, {length, vocab}},
                                                     {"tokens", DType::kI32, {length}}};
   TraceFile trace;

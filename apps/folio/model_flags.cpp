@@ -61,6 +61,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->group(group);
 }
 
+std::string model_dir(const ModelFlags& flags) { return flags.model.empty() ? default_model_dir() : flags.model; }
+
 RunnerOptions runner_options(const ModelFlags& flags) {
   if (flags.device == "cuda") {
     fail(ErrorCode::kUnsupported, "--device cuda: this build has no CUDA backend; use --device cpu");
@@ -68,7 +70,6 @@ RunnerOptions runner_options(const ModelFlags& flags) {
   RunnerOptions options = flags.runner;
   options.packed_cache = flags.kv_cache_dtype == "fp4";
   options.memory_budget = parse_memory_budget(flags.memory_budget);
-  options.model_dir = flags.model.empty() ? default_model_dir() : flags.model;
   return options;
 }
 

@@ -20,8 +20,10 @@ struct ModelFlags {
 // Declares --model, --device, --isa, --threads, the cache flags and --memory-budget on `command`.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
-// The options that the parsed flags mean; makes the default model when no --model was given. Throws
-// Error(kInvalidArgument, kUnsupported).
+// The directory of the model that the flags name; makes the default model when they name none.
+std::string model_dir(const ModelFlags& flags);
+
+// The options that the parsed flags mean. Throws Error(kInvalidArgument, kUnsupported).
 RunnerOptions runner_options(const ModelFlags& flags);
 
 }  // namespace folio

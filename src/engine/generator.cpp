@@ -40,17 +40,21 @@ std::string_view finish_reason_name(FinishReason reason) {
   return "?";
 }
 
+void check_prompt(std::span<const int32_t> prompt, const Tokenizer& tokenizer, int64_t max_model_len) {
+  if (prompt.empty()) fail(ErrorCode::kInvalidArgument, "the prompt is empty: give at least one token");
+  tokenizer.check_ids(prompt);
+  if (std::ssize(prompt) >= max_model_len) {
+    fail(ErrorCode::kInvalidArgument, "the prompt has ", prompt.size(), " tokens and the context holds ", max_model_len,
+         ": shorten the prompt, or raise --max-model-len if the model allows it");
+  }
+}
+
 Generation generate(ModelRunner& runner, std::span<const int32_t> prompt, const GenerateOptions& options,
                     const std::function<Verdict(int32_t)>& on_token,
                     const std::function<Verdict(int64_t)>& on_prefill) {
   const int64_t limit = runner.max_model_len();
   const auto length = std::ssize(prompt);
-  if (prompt.empty()) fail(ErrorCode::kInvalidArgument, "the prompt is empty: give at least one token");
-  if (length >= limit) {
-    fail(ErrorCode::kInvalidArgument, "the prompt has ", length, " tokens and the context holds ", limit,
-         ": shorten it or raise --max-model-len");
-  }
-  runner.tokenizer().check_ids(prompt);
+  check_prompt(prompt, runner.tokenizer(), limit);
 
   Generation result;
   Sequence sequence(runner);

@@ -34,8 +34,12 @@ class Sequence {
 enum class FinishReason : uint8_t { kLength, kStop, kAbort };
 std::string_view finish_reason_name(FinishReason reason);
 
+// Throws Error(kInvalidArgument) for an empty prompt, an id outside the vocabulary, or a prompt that leaves no room for
+// a token in a context of `max_model_len` tokens.
+void check_prompt(std::span<const int32_t> prompt, const Tokenizer& tokenizer, int64_t max_model_len);
+
 struct GenerateOptions {
-  int64_t max_tokens = 16;
+  int64_t max_tokens = 128;
   SamplingParams sampling;
   bool ignore_eos = false;
 };

@@ -59,15 +59,25 @@ std::string gib(int64_t bytes) {
   return out.str();
 }
 
+std::unique_ptr<Ops> make_ops(const RunnerOptions& options) {
+  if (options.isa == "ref") return make_reference_ops();
+  return make_cpu_ops({.isa = options.isa, .threads = options.threads});
+}
+
 }  // namespace
 
-ModelRunner::ModelRunner(const RunnerOptions& options)
-    : checkpoint_(Checkpoint::open(options.model_dir)),
-      tokenizer_(load_tokenizer(checkpoint_)),
-      topology_(make_topology(checkpoint_.config())),
-      compressed_(load_compressed(checkpoint_, tokenizer_)),
-      geometry_(geometry_inputs(checkpoint_.config(), topology_, options.block_size, options.packed_cache)) {
-  options_ = resolved(options, checkpoint_.config());
+ModelFiles ModelFiles::open(const std::string& dir) {
+  Checkpoint checkpoint = Checkpoint::open(dir);
+  Tokenizer tokenizer = load_tokenizer(checkpoint);
+  std::vector<int32_t> compressed = load_compressed(checkpoint, tokenizer);
+  return {std::move(checkpoint), std::move(tokenizer), std::move(compressed)};
+}
+
+ModelRunner::ModelRunner(ModelFiles files, const RunnerOptions& options, std::unique_ptr<Ops> ops)
+    : options_(resolved(options, files.checkpoint.config())),
+      files_(std::move(files)),
+      topology_(make_topology(config())),
+      geometry_(geometry_inputs(config(), topology_, options.block_size, options.packed_cache)) {
   const auto pages_per_request = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len));
   if (options_.pages == 0) options_.pages = options_.max_num_seqs * pages_per_request;
   const TransformerLimits limits{.max_rows = options_.max_rows,
@@ -76,8 +86,8 @@ ModelRunner::ModelRunner(const RunnerOptions& options)
                                  .trace = options_.trace};
 
   // Engram tables stay on disk: a step touches a few rows of them.
-  const int64_t weights = checkpoint_.total_bytes() - engram_table_bytes(checkpoint_);
-  const int64_t activations = workspace_bytes(checkpoint_.config(), geometry_, limits);
+  const int64_t weights = checkpoint().total_bytes() - engram_table_bytes(checkpoint());
+  const int64_t activations = workspace_bytes(config(), geometry_, limits);
   request_memory_ =
       options_.pages * geometry_.page_bytes() + options_.max_num_seqs * geometry_.state_bytes() + activations;
   const int64_t available = available_memory();
@@ -89,8 +99,7 @@ ModelRunner::ModelRunner(const RunnerOptions& options)
   }
 
   device_ = make_cpu_device();
-  ops_ =
-      options_.isa == "ref" ? make_reference_ops() : make_cpu_ops({.isa = options_.isa, .threads = options_.threads});
+  ops_ = ops ? std::move(ops) : make_ops(options_);
   pages_ = std::make_unique<PagePool>(*device_, geometry_, options_.pages);
   states_ = std::make_unique<StatePool>(*device_, geometry_, options_.max_num_seqs);
   cache_ = CacheView(geometry_, *pages_, *states_);
@@ -98,7 +107,8 @@ ModelRunner::ModelRunner(const RunnerOptions& options)
                                                                 .max_head_rows = options_.max_head_rows,
                                                                 .max_requests = options_.max_num_seqs,
                                                                 .max_pages = pages_per_request});
-  transformer_ = std::make_unique<Transformer>(*device_, *ops_, checkpoint_, topology_, compressed_, geometry_, limits);
+  transformer_ =
+      std::make_unique<Transformer>(*device_, *ops_, checkpoint(), topology_, files_.compressed, geometry_, limits);
 }
 
 StepOutputs ModelRunner::run(TraceSink* trace) { return transformer_->forward(builder_->step(), cache_, trace); }

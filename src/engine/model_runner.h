@@ -12,8 +12,17 @@
 
 namespace folio {
 
+// The files of a model, open and checked against each other; no weight has been read.
+struct ModelFiles {
+  Checkpoint checkpoint;
+  Tokenizer tokenizer;
+  std::vector<int32_t> compressed;  // compressed id of every token id; empty without Engram
+
+  // Throws Error(kNotFound, kInvalidConfig, kInvalidCheckpoint, kInvalidTokenizer).
+  static ModelFiles open(const std::string& dir);
+};
+
 struct RunnerOptions {
-  std::string model_dir;
   std::string isa;            // "" = best of this processor; "ref" = the reference ops
   int threads = 0;            // 0 = all processors
   bool packed_cache = true;   // main rows FP4 and window rows FP8; else bf16
@@ -29,17 +38,18 @@ struct RunnerOptions {
 
 class ModelRunner {
  public:
-  // Refuses what cannot work before a weight is read: Error(kInvalidConfig, kInvalidCheckpoint, kInvalidTokenizer,
-  // kInvalidArgument, kOutOfMemory) with every reason in one message.
-  explicit ModelRunner(const RunnerOptions& options);
+  // Refuses what cannot work before a weight is read: Error(kInvalidArgument, kOutOfMemory) with every reason in one
+  // message.
+  // `ops` replaces the backend that the options name.
+  ModelRunner(ModelFiles files, const RunnerOptions& options, std::unique_ptr<Ops> ops = nullptr);
 
-  const Config& config() const { return checkpoint_.config(); }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  const Checkpoint& checkpoint() const { return checkpoint_; }
+  const Config& config() const { return files_.checkpoint.config(); }
+  const Tokenizer& tokenizer() const { return files_.tokenizer; }
+  const Checkpoint& checkpoint() const { return files_.checkpoint; }
   const Geometry& geometry() const { return geometry_; }
   const RunnerOptions& options() const { return options_; }
   // Compressed id of every token id.
-  const std::vector<int32_t>& compressed_vocabulary() const { return compressed_; }
+  const std::vector<int32_t>& compressed_vocabulary() const { return files_.compressed; }
   int64_t max_model_len() const { return options_.max_model_len; }
   std::string ops_name() const { return ops_->name(); }
   // Device bytes beside the mapped weights: PAGEs, STATE, activations.
@@ -54,10 +64,8 @@ class ModelRunner {
 
  private:
   RunnerOptions options_;
-  Checkpoint checkpoint_;
-  Tokenizer tokenizer_;
+  ModelFiles files_;
   Topology topology_;
-  std::vector<int32_t> compressed_;
   Geometry geometry_;
   int64_t request_memory_ = 0;
   std::unique_ptr<Device> device_;
