@@ -18,14 +18,24 @@ Sequence::~Sequence() {
   runner_.states().ids().release(slot_);
 }
 
-void Sequence::begin_span(int64_t rows) {
-  while (std::ssize(pages_) < runner_.geometry().pages_for(position_ + rows)) {
+void Sequence::cover(int64_t positions) {
+  while (std::ssize(pages_) < runner_.geometry().pages_for(positions)) {
     const auto page = runner_.pages().ids().allocate();
     if (!page) fail(ErrorCode::kOutOfMemory, "no page left for position ", position_, " of a request");
     pages_.push_back(*page);
   }
+}
+
+void Sequence::begin_span(int64_t rows) {
+  cover(position_ + rows);
   runner_.builder().add_request(slot_, position_ == 0, pages_);
   position_ += rows;
+}
+
+void Sequence::skip_to(int64_t position) {
+  FOLIO_CHECK(position_ == 0);
+  cover(position);
+  position_ = position;
 }
 
 std::string_view finish_reason_name(FinishReason reason) {

@@ -20,11 +20,17 @@ class Sequence {
   ~Sequence();
 
   int64_t position() const { return position_; }
+  int32_t slot() const { return slot_; }
+  const std::vector<int32_t>& pages() const { return pages_; }
   // Adds the sequence's next `rows` rows to the runner's step: allocates their pages and starts its span; the caller
   // adds the rows. Throws Error(kOutOfMemory) when no page is left.
   void begin_span(int64_t rows);
+  // Moves an empty sequence to `position` with the pages that it takes; the caller fills them and the slot.
+  void skip_to(int64_t position);
 
  private:
+  void cover(int64_t positions);
+
   ModelRunner& runner_;
   int32_t slot_;
   std::vector<int32_t> pages_;
