@@ -1,0 +1,127 @@
+#include "base/thread_pool.h"
+
+#include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace folio {
+
+namespace {
+
+constexpr int32_t kOpen = 1;
+constexpr int32_t kInside = 2;
+// About 50 us: longer than the gap between two ops of a step, short enough to leave the machine to others afterwards.
+constexpr int kSpins = 3000;
+
+std::vector<int> processor_list() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> list;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) list.push_back(cpu);
+    }
+  }
+  if (list.empty()) list.push_back(0);
+  return list;
+}
+
+// Best effort: a pool works unpinned as well, only slower.
+void pin_to(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  static_cast<void>(pthread_setaffinity_np(pthread_self(), sizeof(set), &set));
+}
+
+}  // namespace
+
+int allowed_processors() { return static_cast<int>(processor_list().size()); }
+
+ThreadPool::ThreadPool(int threads) {
+  FOLIO_CHECK(threads >= 0, threads);
+  const std::vector<int> processors = processor_list();
+  const int count = threads > 0 ? threads : static_cast<int>(processors.size());
+  for (int thread = 1; thread < count; ++thread) {
+    const int cpu = processors[static_cast<size_t>(thread) % processors.size()];
+    workers_.emplace_back([this, thread, cpu] {
+      pin_to(cpu);
+      work(thread);
+    });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::take_pieces(int thread) {
+  const int64_t count = count_;
+  const int64_t grain = grain_;
+  for (;;) {
+    const int64_t begin = next_.fetch_add(grain, std::memory_order_relaxed);
+    if (begin >= count) return;
+    invoke_(context_, begin, std::min(begin + grain, count), thread);
+  }
+}
+
+void ThreadPool::run(int64_t count, int64_t grain, Invoke invoke, void* context) {
+  if (count <= 0) return;
+  FOLIO_CHECK(grain >= 1, grain);
+  FOLIO_CHECK(!busy_.exchange(true, std::memory_order_acquire), "parallel_for inside parallel_for");
+  invoke_ = invoke;
+  context_ = context;
+  count_ = count;
+  grain_ = grain;
+  next_.store(0, std::memory_order_relaxed);
+  if (workers_.empty() || count <= grain) {
+    take_pieces(0);
+  } else {
+    gate_.store(kOpen, std::memory_order_release);
+    epoch_.fetch_add(1);
+    // Sequentially consistent with the worker's ++sleepers_ followed by its look at epoch_: one of the two sees the
+    // other.
+    if (sleepers_.load() > 0) epoch_.notify_all();
+    take_pieces(0);
+    gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
+    for (int spins = 0; gate_.load(std::memory_order_acquire) != 0; ++spins) {
+      if (spins < kSpins) {
+        _mm_pause();
+      } else {
+        sched_yield();
+      }
+    }
+  }
+  busy_.store(false, std::memory_order_release);
+}
+
+void ThreadPool::work(int thread) {
+  int32_t seen = 0;
+  for (;;) {
+    for (int spins = 0; spins < kSpins && epoch_.load(std::memory_order_acquire) == seen; ++spins) _mm_pause();
+    if (epoch_.load(std::memory_order_acquire) == seen) {
+      sleepers_.fetch_add(1);
+      epoch_.wait(seen);
+      sleepers_.fetch_sub(1);
+    }
+    if (stop_.load(std::memory_order_acquire)) return;
+    seen = epoch_.load(std::memory_order_acquire);
+    int32_t gate = gate_.load(std::memory_order_acquire);
+    bool inside = false;
+    while ((gate & kOpen) != 0 && !inside) {
+      inside = gate_.compare_exchange_weak(gate, gate + kInside, std::memory_order_acq_rel, std::memory_order_acquire);
+    }
+    if (!inside) continue;
+    take_pieces(thread);
+    gate_.fetch_sub(kInside, std::memory_order_release);
+  }
+}
+
+}  // namespace folio

@@ -1,0 +1,135 @@
+// The CPU backend: what pays is vectorised and spread over threads, the rest is inherited from the reference. Files
+// cpu_*.cpp hold the ops by family: they cut the work into tiles, the kernels of one ISA (kernels.h) do a tile.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "ops/cpu/isa.h"
+#include "ops/cpu/kernels.h"
+#include "ops/ops.h"
+#include "ops/ref/host_weights.h"
+#include "ops/ref/reference_ops.h"
+#include "tensor/arena.h"
+#include "tensor/buffer.h"
+
+namespace folio::cpu {
+
+// A matrix as the kernels take it.
+struct Matrix {
+  Format format = Format::kBf16;
+  const std::byte* weights = nullptr;
+  const uint8_t* scales = nullptr;
+  int64_t scale_stride = 0;
+  int64_t in = 0;
+  int64_t out = 0;
+  bool exact = false;  // something that the kernels cannot do (prepare): exact_product instead
+};
+
+struct CpuWeight : HostWeight {
+  explicit CpuWeight(HostWeight&& weight);
+  Matrix matrix;  // kBf16, kFp8
+};
+
+struct CpuExperts : HostExperts {
+  explicit CpuExperts(HostExperts&& experts);
+  struct Projections {
+    Matrix w1, w3, w2;
+  };
+  std::vector<Projections> matrices;  // of the routed experts, then of the shared one
+};
+
+const Matrix& matrix_of(const Weight* weight);
+const CpuExperts& experts_of(const Weight* weight);
+
+// Packed rows that meet a matrix.
+struct PackedRows {
+  const std::byte* data = nullptr;
+  int64_t stride = 0;              // bytes
+  const int32_t* index = nullptr;  // row r is packed row index[r]; null = r
+  int64_t rows = 0;
+};
+
+// Where a tile of outputs goes; exactly one of the two, at (row 0, first output of the tile).
+struct TileOutput {
+  float* f32 = nullptr;
+  uint16_t* bits = nullptr;
+  int64_t stride = 0;  // elements
+};
+
+inline const uint16_t* bits_of(const bf16* x) { return reinterpret_cast<const uint16_t*>(x); }
+inline uint16_t* bits_of(bf16* x) { return reinterpret_cast<uint16_t*>(x); }
+
+class CpuOps final : public ReferenceOps {
+ public:
+  explicit CpuOps(const CpuOptions& options);
+
+  std::string name() const override;
+  void reserve(const OpsLimits& limits) override;
+  WeightHandle prepare(WeightKind kind, const WeightViews& views) override;
+  WeightHandle prepare_experts(const std::vector<ExpertViews>& routed, const ExpertViews& shared) override;
+
+  void rms_norm(const RmsNormArgs& args) override;
+  void quantized_linear(const LinearArgs& args) override;
+  void linear(const LinearArgs& args) override;
+  void grouped_linear(const GroupedLinearArgs& args) override;
+  void experts(const ExpertsArgs& args) override;
+
+ private:
+  static constexpr int64_t kLinearRows = 512;       // rows that are packed at a time: they stay in the L3 cache
+  static constexpr int64_t kExpertRows = 2048;      // rows of one pass over the experts
+  static constexpr int64_t kTileRows = 256;         // rows of an expert that a tile takes at a time
+  static constexpr int64_t kUpTile = kPackColumns;  // outputs of w1 and w3, which a tile packs for w2
+  static constexpr int64_t kDownTile = 64;          // outputs of w2
+
+  struct ThreadScratch {
+    std::byte* gemm = nullptr;  // of the kernels
+    float* exact = nullptr;     // a row of activations and one of weights, for exact_product
+    float* sums = nullptr;      // experts: [kExpertRows, kDownTile]
+    uint16_t* gate = nullptr;   // experts: [kTileRows, kUpTile], also outputs of w2
+    uint16_t* up = nullptr;     // experts: [kTileRows, kUpTile]
+  };
+  // Rows of one expert that one tile takes.
+  struct ExpertWork {
+    int32_t expert;
+    int32_t first_pair;
+    int32_t pairs;
+  };
+  struct Scratch {
+    std::byte* packed = nullptr;  // inputs of a linear; of the routed experts
+    int64_t packed_bytes = 0;
+    std::byte* packed_shared = nullptr;  // inputs of the shared expert
+    std::byte* activations = nullptr;    // inputs of w2, by pair
+    int32_t* pair_row = nullptr;         // pairs (row, expert) by expert, rows ascending; the shared expert's last
+    float* pair_weight = nullptr;
+    int32_t* expert_begin = nullptr;  // first pair of each expert
+    ExpertWork* work = nullptr;
+    std::vector<ThreadScratch> threads;
+  };
+
+  void layout(Arena& arena);
+  void matrix_product(const LinearArgs& args, bool quantize);
+  void pack_rows(const PackArgs& first, int64_t x_stride, int64_t out_stride, int64_t rows);
+  void tile(const Matrix& matrix, int64_t first, int64_t count, const PackedRows& x, const TileOutput& out,
+            const ThreadScratch& scratch) const;
+  void exact_product(const Matrix& matrix, int64_t first, int64_t count, const PackedRows& x, const TileOutput& out,
+                     float* scratch) const;
+  int64_t packed_stride(int64_t in) const { return packed_columns(in) * kernels_.operand_bytes; }
+
+  void expert_block(const ExpertsArgs& args, int64_t row0, int64_t rows);
+  int64_t group_by_expert(const ExpertsArgs& args, int64_t row0, int64_t rows, int64_t num_experts);
+  void expert_up(const CpuExperts& all, float limit, const ExpertWork& work, int64_t first,
+                 const ThreadScratch& scratch) const;
+  void expert_down(const CpuExperts& all, bf16* out, int64_t rows, int64_t first, const ThreadScratch& scratch) const;
+
+  Isa isa_;
+  const Kernels& kernels_;
+  ThreadPool pool_;
+  OpsLimits limits_;
+  std::unique_ptr<Device> device_;
+  Buffer memory_;
+  Scratch scratch_;
+};
+
+}  // namespace folio::cpu

@@ -1,0 +1,28 @@
+// The kernels of the avx512bf16 instruction set. Compiled with flags of its own (src/ops/room.cmake); see kernels.h.
+#define FOLIO_ISA avx512bf16
+
+#include "ops/cpu/decode_avx512.h"
+#include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/row_kernels.h"
+
+namespace folio::cpu {
+
+const Kernels& avx512bf16_kernels() {
+  namespace isa = FOLIO_ISA;
+  static constexpr Kernels kernels = {
+      .operand_bytes = sizeof(isa::DecodeBf16::Elem),
+      .gemm_scratch_bytes = isa::gemm_scratch_bytes,
+      .pack = isa::pack,
+      .unpack = isa::unpack,
+      .gemm = isa::gemm,
+      .mix = isa::mix,
+      .norm = isa::norm,
+      .swiglu = isa::swiglu,
+      .accumulate = isa::accumulate,
+      .accumulate_last = isa::accumulate_last,
+  };
+  return kernels;
+}
+
+}  // namespace folio::cpu

@@ -1,0 +1,7 @@
+# Kernels of wider instruction sets than the baseline; chosen by CPUID at start (cpu/isa.cpp).
+set(options -march=icelake-server -mavx512bf16)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 sees its own _mm512_undefined_epi32() as a use without initialisation.
+  list(APPEND options -Wno-maybe-uninitialized -Wno-uninitialized)
+endif()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/cpu/kernels_avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "${options}")
