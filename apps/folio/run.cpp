@@ -88,8 +88,7 @@ void run(const Flags& flags) {
 
   // Request memory for this request alone, at least one token of answer.
   RunnerOptions options = runner_options(flags.model);
-  const int64_t limit =
-      options.max_model_len > 0 ? options.max_model_len : files.checkpoint.config().max_position_embeddings;
+  const int64_t limit = context_length(files.checkpoint.config(), options.max_model_len);
   options.max_model_len = std::min(limit, std::ssize(prompt) + std::max<int64_t>(1, flags.generate.max_tokens));
   options.max_rows = static_cast<int32_t>(std::clamp<int64_t>(std::ssize(prompt), 1, options.max_rows));
   check_prompt(prompt, files.tokenizer, limit);

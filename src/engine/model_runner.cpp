@@ -30,13 +30,9 @@ std::vector<int32_t> load_compressed(const Checkpoint& checkpoint, const Tokeniz
 
 // Fills in what the model decides and checks the rest.
 RunnerOptions resolved(RunnerOptions options, const Config& config) {
+  options.max_model_len = context_length(config, options.max_model_len);
   std::string reasons;
   const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
-  if (options.max_model_len == 0) options.max_model_len = config.max_position_embeddings;
-  if (options.max_model_len < 1 || options.max_model_len > config.max_position_embeddings) {
-    refuse(concat("--max-model-len ", options.max_model_len, " must be from 1 to the model's ",
-                  config.max_position_embeddings));
-  }
   if (options.max_num_seqs < 1) refuse(concat("--max-num-seqs ", options.max_num_seqs, " must be at least 1"));
   if (options.max_rows < 1) refuse(concat("--max-num-batched-tokens ", options.max_rows, " must be at least 1"));
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
@@ -65,6 +61,14 @@ std::unique_ptr<Ops> make_ops(const RunnerOptions& options) {
 }
 
 }  // namespace
+
+int64_t context_length(const Config& config, int64_t requested) {
+  if (requested < 0 || requested > config.max_position_embeddings) {
+    fail(ErrorCode::kInvalidArgument, "--max-model-len ", requested, " must be from 1 to the model's ",
+         config.max_position_embeddings);
+  }
+  return requested == 0 ? config.max_position_embeddings : requested;
+}
 
 ModelFiles ModelFiles::open(const std::string& dir) {
   Checkpoint checkpoint = Checkpoint::open(dir);

@@ -36,6 +36,10 @@ struct RunnerOptions {
   bool trace = false;
 };
 
+// Tokens that one request may have: `requested`, or the model's limit when that is 0. Throws Error(kInvalidArgument)
+// for more than the model's limit.
+int64_t context_length(const Config& config, int64_t requested);
+
 class ModelRunner {
  public:
   // Refuses what cannot work before a weight is read: Error(kInvalidArgument, kOutOfMemory) with every reason in one

@@ -1,0 +1,210 @@
+"""The command line as a user meets it: results, one-line errors, exit statuses, Ctrl-C.
+
+Runs the binary named by the environment variable FOLIO on small checkpoints that it writes itself.
+"""
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+FOLIO = os.environ["FOLIO"]
+
+
+def folio(*arguments, **keywords):
+    keywords.setdefault("timeout", 300)
+    return subprocess.run([FOLIO, *map(str, arguments)], capture_output=True, text=True, errors="replace", **keywords)
+
+
+class CommandLine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.model = os.path.join(cls.scratch.name, "nano")
+        made = folio("make-checkpoint", "--preset", "nano", "--seed", 3, "--out", cls.model)
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def path(self, name, content=None):
+        path = os.path.join(self.scratch.name, name)
+        if content is not None:
+            with open(path, "w") as f:
+                f.write(content)
+        return path
+
+    def run_json(self, *arguments):
+        done = folio("run", "--model", self.model, "--json", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def refused(self, *arguments, says, status=2, **keywords):
+        done = folio(*arguments, **keywords)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("folio: no --model given")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for part in says if isinstance(says, (list, tuple)) else [says]:
+            self.assertIn(part, lines[0])
+
+    # -- run ------------------------------------------------------------------------------------------
+
+    def test_run_json(self):
+        answer = self.run_json("--tokens", "5,6, 7\n8", "--max-tokens", 9, "--ignore-eos")
+        self.assertEqual(answer["finish_reason"], "length")
+        self.assertEqual(len(answer["tokens"]), 9)
+        self.assertEqual(answer["usage"], {"prompt_tokens": 4, "completion_tokens": 9, "total_tokens": 13})
+        self.assertGreater(answer["timings"]["time_to_first_token_seconds"], 0)
+
+    def test_run_streams_the_text_of_the_json(self):
+        arguments = ["run", "--model", self.model, "--prompt", "the world", "--max-tokens", 12]
+        plain = subprocess.run([FOLIO, *map(str, arguments)], capture_output=True, timeout=300)
+        self.assertEqual(plain.returncode, 0)
+        answer = self.run_json("--prompt", "the world", "--max-tokens", 12)
+        self.assertEqual(plain.stdout.decode(), answer["text"])
+        self.assertIn(b"tok/s", plain.stderr)
+
+    def test_prompt_file_is_the_prompt(self):
+        path = self.path("prompt.txt", "hello world\n")
+        self.assertEqual(self.run_json("--prompt-file", path, "--max-tokens", 5)["tokens"],
+                         self.run_json("--prompt", "hello world\n", "--max-tokens", 5)["tokens"])
+
+    def test_chunks_blocks_formats_and_threads_change_nothing(self):
+        prompt = ",".join(str(3 + i * 7 % 500) for i in range(150))
+        base = ["--tokens", prompt, "--max-tokens", 20, "--ignore-eos", "--temperature", 1, "--seed", 11]
+        expected = self.run_json(*base)["tokens"]
+        for extra in (["--max-num-batched-tokens", 7], ["--block-size", 16], ["--kv-cache-dtype", "bf16"],
+                      ["--threads", 1], ["--threads", 3, "--max-num-batched-tokens", 64], ["--kv_cache_dtype", "bf16"]):
+            self.assertEqual(self.run_json(*base, *extra)["tokens"], expected, extra)
+
+    def test_seed_decides_the_draw(self):
+        draw = lambda seed: self.run_json("--prompt", "a", "--max-tokens", 24, "--temperature", 1, "--seed", seed,
+                                          "--ignore-eos")["tokens"]
+        self.assertEqual(draw(1), draw(1))
+        self.assertNotEqual(draw(1), draw(2))
+
+    def test_narrow_filters_are_greedy(self):
+        base = ["--prompt", "a", "--max-tokens", 12, "--ignore-eos"]
+        greedy = self.run_json(*base)["tokens"]
+        hot = ["--temperature", 1.5, "--seed", 5]
+        self.assertEqual(self.run_json(*base, *hot, "--top-k", 1)["tokens"], greedy)
+        self.assertEqual(self.run_json(*base, *hot, "--top-p", 0.000001)["tokens"], greedy)
+        self.assertEqual(self.run_json(*base, *hot, "--min-p", 1)["tokens"], greedy)
+
+    def test_stop_string_ends_before_it(self):
+        base = ["--prompt", "the world", "--max-tokens", 24, "--ignore-eos"]
+        text = self.run_json(*base)["text"]
+        stop = text[6:9]
+        answer = self.run_json(*base, "--stop", "never there", "--stop", stop)
+        self.assertEqual(answer["finish_reason"], "stop")
+        self.assertEqual(answer["text"], text[:text.index(stop)])
+
+    def test_answer_ends_at_the_context(self):
+        answer = self.run_json("--tokens", "5 6 7", "--max-tokens", 50, "--max-model-len", 10, "--ignore-eos")
+        self.assertEqual(len(answer["tokens"]), 7)
+
+    def test_bad_input_gets_one_line(self):
+        run = ["run", "--model", self.model]
+        self.refused(*run, "--prompt", "", says="prompt is empty")
+        self.refused(*run, "--tokens", "", says="prompt is empty")
+        self.refused(*run, "--tokens", "5,512", says=["512", "vocabulary"])
+        self.refused(*run, "--tokens", "5,-1", says="-1")
+        self.refused(*run, "--tokens", "5,six", says="six")
+        self.refused(*run, "--tokens", "5 " * 40, "--max-model-len", 40, says=["40 tokens", "--max-model-len"])
+        self.refused(*run, "--tokens", "5 " * 5000, says=["5000 tokens", "4096"])
+        self.refused(*run, "--prompt", "a", "--max-model-len", 5000, says=["5000", "4096"])
+        self.refused(*run, "--prompt-file", self.path("missing"), says=["missing", "No such file"])
+        self.refused(*run, "--prompt-file", self.scratch.name, says="regular file")
+        self.refused(*run, "--prompt", "a", "--prompt-file", "b", says="--prompt")
+        self.refused(*run, says="required")
+        self.refused(*run, "--prompt", "a", "--isa", "mmx", says="mmx")
+        self.refused(*run, "--prompt", "a", "--block-size", 15, says=["15", "16"])
+        self.refused(*run, "--prompt", "a", "--kv-cache-dtype", "fp8", says="fp8")
+        self.refused(*run, "--prompt", "a", "--device", "cuda", says="cuda")
+        self.refused(*run, "--prompt", "a", "--memory-budget", "lots", says=["lots", "12G"])
+        self.refused(*run, "--prompt", "a", "--memory-budget", "1M", says=["--memory-budget", "GiB"], status=1)
+        self.refused(*run, "--prompt", "a", "--top-p", 1.5, says="--top-p")
+        self.refused(*run, "--prompt", "a", "--stop", "", says="stop")
+        self.refused(*run, "--prompt", "a", "--frobnicate", says="--frobnicate")
+        self.refused("run", "--model", self.path("nowhere"), "--prompt", "a", says="nowhere")
+        self.refused("run", "--model", "/dev/null", "--prompt", "a", says="/dev/null")
+        self.refused("frobnicate", says="frobnicate")
+        self.refused(says="subcommand")
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_unreadable_directory(self):
+        locked = self.path("locked")
+        os.mkdir(locked, 0)
+        self.refused("run", "--model", locked, "--prompt", "a", says="ermission denied")
+
+    def test_interrupt_ends_with_the_text_so_far(self):
+        process = subprocess.Popen([FOLIO, "run", "--model", self.model, "--prompt", "a", "--max-tokens", "4000",
+                                    "--ignore-eos", "--isa", "ref", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertEqual(json.loads(out)["finish_reason"], "abort")
+
+    def test_default_model_is_made_once(self):
+        environment = dict(os.environ, XDG_CACHE_HOME=self.path("cache"))
+        for _ in range(2):
+            done = folio("run", "--prompt", "What is a lighthouse?", "--max-tokens", 4, "--json", env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("built-in random model", done.stderr)
+        self.assertEqual(len(os.listdir(os.path.join(environment["XDG_CACHE_HOME"], "folio"))), 1)
+        environment["XDG_CACHE_HOME"] = "/dev/null"
+        self.refused("run", "--prompt", "a", says="XDG_CACHE_HOME", env=environment)
+
+    def test_help_has_defaults(self):
+        for command in ("run", "logits", "make-checkpoint", "inspect", "tokenize", "detokenize", "bench"):
+            done = folio(command, "--help")
+            self.assertEqual(done.returncode, 0, command)
+            self.assertIn("--", done.stdout)
+        self.assertIn("=128", folio("run", "--help").stdout)
+
+    # -- logits ---------------------------------------------------------------------------------------
+
+    def logits(self, name, *arguments):
+        out = self.path(name)
+        done = folio("logits", "--model", self.model, "--tokens-file", self.path("ids", "5, 6\n7 8 9 10 11 12"), "--out",
+                     out, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, "rb") as f:
+            length = int.from_bytes(f.read(8), "little")
+            header = json.loads(f.read(length))
+            begin, end = header["logits"]["data_offsets"]
+            f.seek(8 + length + begin)
+            return header, f.read(end - begin)
+
+    def test_logits(self):
+        header, whole = self.logits("whole.safetensors")
+        self.assertEqual(header["logits"]["shape"], [8, 512])
+        for arguments in (["--chunk", "1"], ["--chunk", "3,1,2"], ["--block-size", "16"], ["--kv-cache-dtype", "bf16"],
+                          ["--threads", "1"], ["--trace"]):
+            self.assertEqual(self.logits("part.safetensors", *arguments)[1], whole, arguments)
+        self.assertIn("layers.0.attn.in", self.logits("traced.safetensors", "--trace")[0])
+        self.assertNotEqual(self.logits("image.safetensors", "--image", "2:4")[1], whole)
+
+    def test_logits_bad_input(self):
+        out = self.path("never.safetensors")
+        base = ["logits", "--model", self.model, "--out", out]
+        ids = self.path("few", "5 6 7")
+        self.refused(*base, "--tokens-file", self.path("gone"), says="gone")
+        self.refused(*base, "--tokens-file", self.path("none", " \n"), says="no token ids")
+        self.refused(*base, "--tokens-file", self.path("word", "5 six"), says="six")
+        self.refused(*base, "--tokens-file", self.path("high", "5 512"), says="512")
+        self.refused(*base, "--tokens-file", self.path("long", "5 " * 5000), says="4096")
+        for image in ("3:2", "0:4", "x", "1:2:3", "-1:2"):
+            self.refused(*base, "--tokens-file", ids, "--image=" + image, says="--image")
+        self.refused(*base, "--tokens-file", ids, "--chunk", "0", says="--chunk")
+        self.refused("logits", "--model", self.model, "--out", self.path("no/such/dir.safetensors"), "--tokens-file", ids,
+                     says="no/such")
+        self.assertFalse(os.path.exists(out))
+
+
+if __name__ == "__main__":
+    unittest.main()
