@@ -110,8 +110,13 @@ Report make_report(const Flags& flags) {
     const fs::path dir = config_path;
     config_path = dir / "config.json";
     report.complete = has_shards(dir);
-    // Opening verifies every tensor against the schema.
-    report.config = report.complete ? Checkpoint::open(flags.path).config() : load_config(flags.path);
+    if (report.complete) {
+      const Checkpoint checkpoint = Checkpoint::open(flags.path);  // verifies every tensor against the schema
+      report.config = checkpoint.config();
+      report.shards = static_cast<int>(checkpoint.files().size());
+    } else {
+      report.config = load_config(flags.path);
+    }
     const fs::path tokenizer = dir / "tokenizer.json";
     if (fs::exists(tokenizer)) report.tokenizer = measure_tokenizer(tokenizer.string(), report.config);
   } else {
@@ -119,7 +124,7 @@ Report make_report(const Flags& flags) {
   }
   report.config_json = Json::parse(read_file(config_path.string(), 1 << 20));
   report.topology = make_topology(report.config);
-  report.shards = shard_count(report.config);
+  if (!report.complete) report.shards = shard_count(report.config);
   for (const TensorSpec& spec : make_schema(report.config)) {
     for (PartSize* size : {&report.parts[static_cast<size_t>(spec.part)], &report.total}) {
       ++size->tensors;

@@ -59,7 +59,7 @@ void add_make_checkpoint(CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   SynthesizeOptions& options = flags->options;
   command->add_option("--preset", options.preset, "What to write")->check(CLI::IsMember(preset_names()));
-  command->add_option("--seed", options.seed, "Seed of the weights")->type_name("N");
+  command->add_option("--seed", options.seed, "Seed of the weights")->check(CLI::NonNegativeNumber)->type_name("N");
   command->add_option("--out", options.out, "Directory of the checkpoint, made when it is not there")
       ->type_name("DIR")
       ->required();
