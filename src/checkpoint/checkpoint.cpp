@@ -6,108 +6,24 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "checkpoint/schema.h"
+#include "checkpoint/shard_index.h"
 #include "checkpoint/text.h"
 
 namespace folio {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
 constexpr size_t kMaxIndexBytes = 64 << 20;
 constexpr size_t kMaxShards = 4096;
 constexpr size_t kReasonsShown = 20;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
-
-// Receives model.safetensors.index.json as events and keeps the weight map: tensor name -> file name.
-class IndexReader final : public nlohmann::json_sax<json> {
- public:
-  explicit IndexReader(const std::string& origin) : origin_(origin) {}
-
-  std::map<std::string, std::string> take() {
-    if (!seen_) refuse("there is no weight_map");
-    return std::move(weight_map_);
-  }
-
-  bool key(std::string& name) override {
-    key_ = name;
-    if (depth_ == 1 && name == "weight_map") {
-      if (std::exchange(seen_, true)) refuse("weight_map appears twice");
-      pending_ = true;
-    }
-    return true;
-  }
-  bool start_object(size_t) override {
-    open();
-    if (std::exchange(pending_, false)) inside_ = true;
-    return true;
-  }
-  bool end_object() override {
-    if (depth_ == 2) inside_ = false;
-    --depth_;
-    return true;
-  }
-  bool start_array(size_t) override {
-    if (pending_) refuse("weight_map must be an object");
-    open();
-    return true;
-  }
-  bool end_array() override {
-    --depth_;
-    return true;
-  }
-  bool string(std::string& value) override {
-    scalar();
-    if (inside_ && !weight_map_.emplace(key_, value).second)
-      refuse("tensor ", quote(key_), " appears twice in weight_map");
-    return true;
-  }
-  bool null() override { return other(); }
-  bool boolean(bool) override { return other(); }
-  bool number_integer(int64_t) override { return other(); }
-  bool number_unsigned(uint64_t) override { return other(); }
-  bool number_float(double, const std::string&) override { return other(); }
-  bool binary(json::binary_t&) override { return other(); }
-  bool parse_error(size_t position, const std::string&, const json::exception&) override {
-    refuse("not valid JSON at byte ", position);
-  }
-
- private:
-  static constexpr int kMaxDepth = 16;
-
-  template <typename... Parts>
-  [[noreturn]] void refuse(const Parts&... parts) const {
-    fail(ErrorCode::kInvalidCheckpoint, origin_, ": ", parts...);
-  }
-  void open() {
-    if (inside_) refuse("tensor ", quote(key_), " must be mapped to a file name");
-    if (++depth_ > kMaxDepth) refuse("nested deeper than ", kMaxDepth, " levels");
-  }
-  void scalar() {
-    if (depth_ == 0) refuse("must be a JSON object");
-    if (pending_) refuse("weight_map must be an object");
-  }
-  bool other() {
-    scalar();
-    if (inside_) refuse("tensor ", quote(key_), " must be mapped to a file name");
-    return true;
-  }
-
-  const std::string& origin_;
-  std::map<std::string, std::string> weight_map_;
-  std::string key_;
-  int depth_ = 0;
-  bool seen_ = false;     // the key weight_map
-  bool pending_ = false;  // its value comes next
-  bool inside_ = false;
-};
 
 // A file of the directory itself: no path that leads anywhere else.
 bool is_plain_file_name(const std::string& name) {
@@ -133,16 +49,7 @@ class TensorSetCheck {
   std::vector<std::string> reasons_;
 };
 
-// Index of a sharded checkpoint, or a weight map that is empty for a single file.
-std::map<std::string, std::string> read_index(const fs::path& dir) {
-  const std::string path = (dir / kIndexName).string();
-  const std::string text = read_file(path, kMaxIndexBytes);
-  IndexReader reader(path);
-  json::sax_parse(text, &reader);
-  return reader.take();
-}
-
-std::vector<std::string> shard_names(const std::map<std::string, std::string>& weight_map, TensorSetCheck& check) {
+std::vector<std::string> shard_names(const WeightMap& weight_map, TensorSetCheck& check) {
   std::set<std::string> names;
   for (const auto& [tensor, file] : weight_map) names.insert(file);
   if (names.size() > kMaxShards) check.note("the index names ", names.size(), " files, more than ", kMaxShards);
@@ -217,7 +124,9 @@ Checkpoint Checkpoint::open(const std::string& dir) {
   if (!sharded && !fs::exists(root / kSingleName, error)) {
     fail(ErrorCode::kNotFound, dir, ": has neither ", kIndexName, " nor ", kSingleName);
   }
-  const auto weight_map = sharded ? read_index(root) : std::map<std::string, std::string>();
+  const auto weight_map =
+      sharded ? parse_weight_map(read_file((root / kIndexName).string(), kMaxIndexBytes), (root / kIndexName).string())
+              : WeightMap();
   const auto names = sharded ? shard_names(weight_map, check) : std::vector<std::string>{kSingleName};
   checkpoint.shards_ = map_shards(root, names, check);
 

@@ -422,8 +422,8 @@ void check_candidates(Section& text, const Config& c) {
 }
 
 void check_schedule(Section& text, const Config& c) {
-  const bool sources = check_layer_ids(text, "kv_source_layer_ids", c.kv_source_layer_ids, c.num_hidden_layers) &
-                       check_layer_ids(text, "index_source_layer_ids", c.index_source_layer_ids, c.num_hidden_layers);
+  const bool owners = check_layer_ids(text, "kv_source_layer_ids", c.kv_source_layer_ids, c.num_hidden_layers);
+  const bool sources = check_layer_ids(text, "index_source_layer_ids", c.index_source_layer_ids, c.num_hidden_layers);
   const std::initializer_list<const char*> counted = {"compress_ratios", "num_hidden_layers",
                                                       "num_nextn_predict_layers"};
   text.rule(
@@ -440,7 +440,7 @@ void check_schedule(Section& text, const Config& c) {
           return concat("compress_ratios[", layer, "] is ", c.ratio(layer), ", but a draft stage is window-only (0)");
         });
   }
-  if (!sources) return;
+  if (!owners || !sources) return;
   check_sources(text, c);
   check_candidates(text, c);
 }
