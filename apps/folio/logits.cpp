@@ -89,12 +89,13 @@ void logits(const Flags& flags) {
   options.max_head_rows = options.max_rows;
   options.max_model_len = length;
   options.trace = flags.trace;
-  ModelRunner runner(ModelFiles::open(model_dir(flags.model)), options);
-  runner.tokenizer().check_ids(tokens);
+  const ModelFiles files = ModelFiles::open(model_dir(flags.model));
+  ModelRunner runner(files, options);
+  files.tokenizer.check_ids(tokens);
 
   const int64_t vocab = runner.config().vocab_size;
   const std::map<std::string, std::string> metadata = {
-      {"model", runner.checkpoint().dir()}, {"ops", runner.ops_name()}, {"cache", runner.geometry().identity()}};
+      {"model", files.checkpoint.dir()}, {"ops", runner.ops_name()}, {"cache", runner.geometry().identity()}};
   std::vector<SafetensorsWriter::Tensor> tensors = {{"logits", DType::kF32, {length, vocab}},
                                                     {"tokens", DType::kI32, {length}}};
   TraceFile trace;
@@ -130,8 +131,8 @@ void logits(const Flags& flags) {
 
   if (flags.trace) {
     put_index_offsets(runner, length, trace);
-    if (!runner.compressed_vocabulary().empty()) {
-      trace.put("token_map", DType::kI32, {vocab}, runner.compressed_vocabulary().data());
+    if (!files.compressed.empty()) {
+      trace.put("token_map", DType::kI32, {vocab}, files.compressed.data());
     }
     if (image_end > image_first) {
       std::vector<uint8_t> mask(tokens.size(), 0);

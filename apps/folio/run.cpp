@@ -83,7 +83,7 @@ struct Report {
 void run(const Flags& flags) {
   const double start = now_seconds();
   StopStrings stops(flags.stops);
-  ModelFiles files = ModelFiles::open(model_dir(flags.model));
+  const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   const std::vector<int32_t> prompt = prompt_tokens(flags, files.tokenizer);
 
   // Request memory for this request alone, at least one token of answer.
@@ -91,8 +91,8 @@ void run(const Flags& flags) {
   const int64_t limit = context_length(files.checkpoint.config(), options.max_model_len);
   options.max_model_len = std::min(limit, std::ssize(prompt) + std::max<int64_t>(1, flags.generate.max_tokens));
   options.max_rows = static_cast<int32_t>(std::clamp<int64_t>(std::ssize(prompt), 1, options.max_rows));
-  check_prompt(prompt, files.tokenizer, limit);
-  ModelRunner runner(std::move(files), options);
+  check_prompt(prompt, files.checkpoint.config(), limit);
+  ModelRunner runner(files, options);
   Report report{
       .text = {}, .prompt_tokens = std::ssize(prompt), .generation = {}, .load_seconds = now_seconds() - start};
 
@@ -104,7 +104,7 @@ void run(const Flags& flags) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  Detokenizer detokenizer(runner.tokenizer());
+  Detokenizer detokenizer(files.tokenizer);
   const auto on_token = [&](int32_t token) {
     show(stops.push(detokenizer.push(token)));
     if (interrupted()) return Verdict::kAbort;

@@ -50,9 +50,14 @@ std::string_view finish_reason_name(FinishReason reason) {
   return "?";
 }
 
-void check_prompt(std::span<const int32_t> prompt, const Tokenizer& tokenizer, int64_t max_model_len) {
+void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t max_model_len) {
   if (prompt.empty()) fail(ErrorCode::kInvalidArgument, "the prompt is empty: give at least one token");
-  tokenizer.check_ids(prompt);
+  for (const int32_t id : prompt) {
+    if (id < 0 || id >= config.vocab_size) {
+      fail(ErrorCode::kInvalidArgument, "token id ", id, " is not in the vocabulary: ids are 0 to ",
+           config.vocab_size - 1);
+    }
+  }
   if (std::ssize(prompt) >= max_model_len) {
     fail(ErrorCode::kInvalidArgument, "the prompt has ", prompt.size(), " tokens and the context holds ", max_model_len,
          ": shorten the prompt, or raise --max-model-len if the model allows it");
@@ -64,7 +69,7 @@ Generation generate(ModelRunner& runner, std::span<const int32_t> prompt, const 
                     const std::function<Verdict(int64_t)>& on_prefill) {
   const int64_t limit = runner.max_model_len();
   const auto length = std::ssize(prompt);
-  check_prompt(prompt, runner.tokenizer(), limit);
+  check_prompt(prompt, runner.config(), limit);
 
   Generation result;
   Sequence sequence(runner);

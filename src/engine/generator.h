@@ -42,7 +42,7 @@ std::string_view finish_reason_name(FinishReason reason);
 
 // Throws Error(kInvalidArgument) for an empty prompt, an id outside the vocabulary, or a prompt that leaves no room for
 // a token in a context of `max_model_len` tokens.
-void check_prompt(std::span<const int32_t> prompt, const Tokenizer& tokenizer, int64_t max_model_len);
+void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t max_model_len);
 
 struct GenerateOptions {
   int64_t max_tokens = 128;

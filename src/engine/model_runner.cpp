@@ -2,31 +2,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "tokenizer/compressed_vocab.h"
 
 namespace folio {
 namespace {
-
-Tokenizer load_tokenizer(const Checkpoint& checkpoint) {
-  Tokenizer tokenizer = Tokenizer::load(checkpoint.dir() + "/tokenizer.json");
-  if (tokenizer.vocab_size() != checkpoint.config().vocab_size) {
-    fail(ErrorCode::kInvalidTokenizer, checkpoint.dir(), "/tokenizer.json has ", tokenizer.vocab_size(),
-         " tokens, config.json says vocab_size ", checkpoint.config().vocab_size, ": they are not of one model");
-  }
-  return tokenizer;
-}
-
-std::vector<int32_t> load_compressed(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
-  const Config& config = checkpoint.config();
-  if (config.engram_layer_ids.empty()) return {};
-  CompressedVocabulary vocabulary = compressed_vocabulary(tokenizer);
-  if (vocabulary.count != config.engram_compressed_vocab_size) {
-    fail(ErrorCode::kInvalidTokenizer, checkpoint.dir(), "/tokenizer.json gives ", vocabulary.count,
-         " compressed ids, config.json says engram_compressed_vocab_size ", config.engram_compressed_vocab_size,
-         ": Engram would look up wrong rows");
-  }
-  return std::move(vocabulary.map);
-}
 
 // Fills in what the model decides and checks the rest.
 RunnerOptions resolved(RunnerOptions options, const Config& config) {
@@ -37,15 +15,6 @@ RunnerOptions resolved(RunnerOptions options, const Config& config) {
   if (options.max_rows < 1) refuse(concat("--max-num-batched-tokens ", options.max_rows, " must be at least 1"));
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
   return options;
-}
-
-int64_t engram_table_bytes(const Checkpoint& checkpoint) {
-  int64_t bytes = 0;
-  for (const int layer : checkpoint.config().engram_layer_ids) {
-    bytes += checkpoint.tensor(concat("layers.", layer, ".engram.embed.weight")).bytes();
-    bytes += checkpoint.tensor(concat("layers.", layer, ".engram.embed.scale")).bytes();
-  }
-  return bytes;
 }
 
 std::string gib(int64_t bytes) {
@@ -70,16 +39,9 @@ int64_t context_length(const Config& config, int64_t requested) {
   return requested == 0 ? config.max_position_embeddings : requested;
 }
 
-ModelFiles ModelFiles::open(const std::string& dir) {
-  Checkpoint checkpoint = Checkpoint::open(dir);
-  Tokenizer tokenizer = load_tokenizer(checkpoint);
-  std::vector<int32_t> compressed = load_compressed(checkpoint, tokenizer);
-  return {std::move(checkpoint), std::move(tokenizer), std::move(compressed)};
-}
-
-ModelRunner::ModelRunner(ModelFiles files, const RunnerOptions& options, std::unique_ptr<Ops> ops)
+ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, std::unique_ptr<Ops> ops)
     : options_(resolved(options, files.checkpoint.config())),
-      files_(std::move(files)),
+      config_(files.checkpoint.config()),
       topology_(make_topology(config())),
       geometry_(geometry_inputs(config(), topology_, options.block_size, options.packed_cache)) {
   const auto pages_per_request = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len));
@@ -90,7 +52,7 @@ ModelRunner::ModelRunner(ModelFiles files, const RunnerOptions& options, std::un
                                  .trace = options_.trace};
 
   // Engram tables stay on disk: a step touches a few rows of them.
-  const int64_t weights = checkpoint().total_bytes() - engram_table_bytes(checkpoint());
+  const int64_t weights = files.checkpoint.total_bytes() - files.engram_table_bytes();
   const int64_t activations = workspace_bytes(config(), geometry_, limits);
   request_memory_ =
       options_.pages * geometry_.page_bytes() + options_.max_num_seqs * geometry_.state_bytes() + activations;
@@ -112,7 +74,7 @@ ModelRunner::ModelRunner(ModelFiles files, const RunnerOptions& options, std::un
                                                                 .max_requests = options_.max_num_seqs,
                                                                 .max_pages = pages_per_request});
   transformer_ =
-      std::make_unique<Transformer>(*device_, *ops_, checkpoint(), topology_, files_.compressed, geometry_, limits);
+      std::make_unique<Transformer>(*device_, *ops_, files.checkpoint, topology_, files.compressed, geometry_, limits);
 }
 
 StepOutputs ModelRunner::run(TraceSink* trace) { return transformer_->forward(builder_->step(), cache_, trace); }

@@ -5,22 +5,11 @@
 #include <string>
 
 #include "cache/pools.h"
-#include "checkpoint/checkpoint.h"
 #include "engine/step_builder.h"
+#include "model/model_files.h"
 #include "model/transformer.h"
-#include "tokenizer/tokenizer.h"
 
 namespace folio {
-
-// The files of a model, open and checked against each other; no weight has been read.
-struct ModelFiles {
-  Checkpoint checkpoint;
-  Tokenizer tokenizer;
-  std::vector<int32_t> compressed;  // compressed id of every token id; empty without Engram
-
-  // Throws Error(kNotFound, kInvalidConfig, kInvalidCheckpoint, kInvalidTokenizer).
-  static ModelFiles open(const std::string& dir);
-};
 
 struct RunnerOptions {
   std::string isa;            // "" = best of this processor; "ref" = the reference ops
@@ -44,16 +33,12 @@ class ModelRunner {
  public:
   // Refuses what cannot work before a weight is read: Error(kInvalidArgument, kOutOfMemory) with every reason in one
   // message.
-  // `ops` replaces the backend that the options name.
-  ModelRunner(ModelFiles files, const RunnerOptions& options, std::unique_ptr<Ops> ops = nullptr);
+  // `files` must outlive the runner. `ops` replaces the backend that the options name.
+  ModelRunner(const ModelFiles& files, const RunnerOptions& options, std::unique_ptr<Ops> ops = nullptr);
 
-  const Config& config() const { return files_.checkpoint.config(); }
-  const Tokenizer& tokenizer() const { return files_.tokenizer; }
-  const Checkpoint& checkpoint() const { return files_.checkpoint; }
+  const Config& config() const { return config_; }
   const Geometry& geometry() const { return geometry_; }
   const RunnerOptions& options() const { return options_; }
-  // Compressed id of every token id.
-  const std::vector<int32_t>& compressed_vocabulary() const { return files_.compressed; }
   int64_t max_model_len() const { return options_.max_model_len; }
   std::string ops_name() const { return ops_->name(); }
   // Device bytes beside the mapped weights: PAGEs, STATE, activations.
@@ -68,7 +53,7 @@ class ModelRunner {
 
  private:
   RunnerOptions options_;
-  ModelFiles files_;
+  Config config_;
   Topology topology_;
   Geometry geometry_;
   int64_t request_memory_ = 0;

@@ -18,8 +18,8 @@ TEST(Shape, ElementsAndText) {
 }
 
 TEST(DType, NamesRoundTrip) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kF8E8M0, DType::kI8, DType::kU8,
-                            DType::kI32, DType::kI64}) {
+  for (const DType dtype :
+       {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kF8E8M0, DType::kI8, DType::kU8, DType::kI32, DType::kI64}) {
     EXPECT_EQ(dtype_from_name(dtype_name(dtype)), dtype);
   }
   EXPECT_FALSE(dtype_from_name("F64").has_value());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -51,7 +52,9 @@ RunnerOptions base_options(const std::string& isa) {
 }
 
 ModelRunner make_runner(const std::string& preset, const RunnerOptions& options, std::unique_ptr<Ops> ops = nullptr) {
-  return {ModelFiles::open(test::small_model(preset)), options, std::move(ops)};
+  static std::map<std::string, ModelFiles> files;
+  if (!files.contains(preset)) files.emplace(preset, ModelFiles::open(test::small_model(preset)));
+  return {files.at(preset), options, std::move(ops)};
 }
 
 Logits solo(ModelRunner& runner, const Request& request) {
