@@ -1,6 +1,7 @@
 // The command line: parses flags, runs one subcommand, turns errors into one line on stderr and an exit status.
 // Exit status: 0 success, 1 the work failed, 2 bad usage or bad input, 130 interrupted.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -19,6 +20,12 @@ int exit_status(folio::ErrorCode code) {
   }
 }
 
+bool is_command(const CLI::App& app, const std::string& name) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CLI::App* command) { return command->get_name() == name; });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -35,6 +42,10 @@ int main(int argc, char** argv) {
   folio::add_detokenize(app);
 
   try {
+    if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
+      throw folio::Error(folio::ErrorCode::kInvalidArgument,
+                         folio::concat("no command '", argv[1], "' (see folio --help)"));
+    }
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::Success& success) {  // --help, --version
