@@ -9,6 +9,7 @@
 #error "included by the translation unit of an ISA"
 #endif
 
+#include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/math_kernels.h"
 #include "ops/cpu/row_kernels.h"

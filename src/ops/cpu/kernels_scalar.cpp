@@ -1,12 +1,12 @@
 // The kernels of the scalar instruction set. Compiled with flags of its own (src/ops/room.cmake); see kernels.h.
 #define FOLIO_ISA scalar
 
-#include "ops/cpu/attend_kernels.h"
+// The types of the ISA, which the kernels below are written over.
 #include "ops/cpu/cache_scalar.h"
-#include "ops/cpu/decode_scalar.h"
+
+#include "ops/cpu/attend_kernels.h"
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/index_kernels.h"
-#include "ops/cpu/kernels.h"
 #include "ops/cpu/row_kernels.h"
 
 namespace folio::cpu {
