@@ -67,8 +67,14 @@ struct Report {
   std::vector<CacheSize> caches;
 };
 
+// What cannot be looked at counts as absent; reading it names the reason.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 bool has_shards(const fs::path& dir) {
-  return fs::exists(dir / "model.safetensors.index.json") || fs::exists(dir / "model.safetensors");
+  return is_there(dir / "model.safetensors.index.json") || is_there(dir / "model.safetensors");
 }
 
 TokenizerSize measure_tokenizer(const std::string& path, const Config& config) {
@@ -106,7 +112,8 @@ Report make_report(const Flags& flags) {
   report.path = flags.path;
   report.block_size = flags.block_size;
   fs::path config_path(flags.path);
-  if (fs::is_directory(config_path)) {
+  std::error_code ignored;
+  if (fs::is_directory(config_path, ignored)) {
     const fs::path dir = config_path;
     config_path = dir / "config.json";
     report.complete = has_shards(dir);
@@ -118,7 +125,7 @@ Report make_report(const Flags& flags) {
       report.config = load_config(flags.path);
     }
     const fs::path tokenizer = dir / "tokenizer.json";
-    if (fs::exists(tokenizer)) report.tokenizer = measure_tokenizer(tokenizer.string(), report.config);
+    if (is_there(tokenizer)) report.tokenizer = measure_tokenizer(tokenizer.string(), report.config);
   } else {
     report.config = parse_config(read_file(flags.path, 1 << 20), flags.path);
   }

@@ -181,6 +181,7 @@ SynthesizeResult synthesize_checkpoint(const SynthesizeOptions& options) {
   // written.
   const Config sizes = parse_config(preset_config_json(options.preset, options.vision, 1), options.preset);
   prepare_directory(options.out, options.force);
+  check_space(options.out, payload_bytes(make_schema(sizes)));
   write_text(options.out, "tokenizer.json",
              tiny_tokenizer_json(sizes.vocab_size, sizes.dspark_noise_token_id, sizes.image_token_id));
   const int64_t compressed = options.compressed_vocab_size((fs::path(options.out) / "tokenizer.json").string());
@@ -189,7 +190,6 @@ SynthesizeResult synthesize_checkpoint(const SynthesizeOptions& options) {
 
   const std::vector<TensorSpec> schema = make_schema(config);
   const SynthesizeResult result = {std::ssize(schema), payload_bytes(schema), shard_count(config)};
-  check_space(options.out, result.bytes);
   const auto writers = open_writers(options.out, schema, result.shards);
   const RandomWeights weights(config, options.seed);
   const int cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
