@@ -18,9 +18,11 @@ enum class CandidateRole : uint8_t {
 // place. When every visible entry would be selected and nobody asks for scores, none is computed.
 struct IndexSelectArgs {
   Rows rows;
+  const int32_t* query_rows = nullptr;  // [num_queries] rows that select, ascending; null: every row
+  int32_t num_queries = 0;
   int32_t ratio = 1;
-  const bf16* query = nullptr;         // [rows, heads, keys.dim], rotated, not yet quantised
-  const bf16* head_weights = nullptr;  // [rows, heads], scaled
+  const bf16* query = nullptr;         // [queries, heads, keys.dim], rotated, not yet quantised
+  const bf16* head_weights = nullptr;  // [queries, heads], scaled
   int32_t heads = 0;
   PagedRows keys;
   int32_t topk = 0;
