@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "cache/geometry.h"
-#include "cache/pools.h"
+#include "cache/page_pool.h"
+#include "cache/state_pool.h"
 
 namespace folio {
 

@@ -14,13 +14,13 @@ Sequence::Sequence(ModelRunner& runner) : runner_(runner) {
 }
 
 Sequence::~Sequence() {
-  for (const int32_t page : pages_) runner_.pages().ids().release(page);
+  for (const int32_t page : pages_) runner_.pages().release(page);
   runner_.states().ids().release(slot_);
 }
 
 void Sequence::cover(int64_t positions) {
   while (std::ssize(pages_) < runner_.geometry().pages_for(positions)) {
-    const auto page = runner_.pages().ids().allocate();
+    const auto page = runner_.pages().allocate();
     if (!page) fail(ErrorCode::kOutOfMemory, "no page left for position ", position_, " of a request");
     pages_.push_back(*page);
   }

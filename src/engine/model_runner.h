@@ -4,7 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "cache/pools.h"
+#include "cache/page_pool.h"
+#include "cache/state_pool.h"
 #include "engine/step_builder.h"
 #include "model/model_files.h"
 #include "model/transformer.h"

@@ -85,7 +85,4 @@ std::vector<Case> expert_cases() {
   return cases;
 }
 
-std::vector<Case> attention_cases() { return {}; }
-std::vector<Case> index_cases() { return {}; }
-
 }  // namespace folio::op_cases

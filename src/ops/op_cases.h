@@ -13,7 +13,8 @@
 
 namespace folio::op_cases {
 
-enum class Kind { kBf16, kF32, kI32, kBytes };
+// kDecision: follows from computed scores, so it may differ from the reference's; the case itself checks it.
+enum class Kind { kBf16, kF32, kBytes, kDecision };
 
 // One output of an op for the rows it ran on. The elements of a row lie together.
 struct Output {

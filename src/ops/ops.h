@@ -9,6 +9,7 @@
 
 #include "ops/attention.h"
 #include "ops/compress.h"
+#include "ops/copy.h"
 #include "ops/engram.h"
 #include "ops/hyper.h"
 #include "ops/index_select.h"
@@ -52,6 +53,7 @@ class Ops {
   virtual WeightHandle prepare(WeightKind kind, const WeightViews& views) = 0;
   virtual WeightHandle prepare_experts(const std::vector<ExpertViews>& routed, const ExpertViews& shared) = 0;
 
+  virtual void copy_ranges(const CopyRangesArgs& args) = 0;
   virtual void begin_step(const BeginStepArgs& args) = 0;
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;

@@ -70,12 +70,14 @@ std::vector<Logits> together(ModelRunner& runner, const std::vector<Request>& re
   // Pages and slots come out of the pools in random order, and hold NaN patterns from before.
   std::memset(runner.pages().data(), 0xff, static_cast<size_t>(runner.pages().bytes()));
   std::memset(runner.states().data(), 0xff, static_cast<size_t>(runner.states().bytes()));
-  for (IdPool* pool : {&runner.pages().ids(), &runner.states().ids()}) {
+  const auto shuffle = [&](auto& pool) {
     std::vector<int32_t> ids;
-    while (const auto id = pool->allocate()) ids.push_back(*id);
+    while (const auto id = pool.allocate()) ids.push_back(*id);
     std::shuffle(ids.begin(), ids.end(), random);
-    for (const int32_t id : ids) pool->release(id);
-  }
+    for (const int32_t id : ids) pool.release(id);
+  };
+  shuffle(runner.pages());
+  shuffle(runner.states().ids());
 
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (size_t i = 0; i < requests.size(); ++i) sequences.push_back(std::make_unique<Sequence>(runner));

@@ -1,6 +1,7 @@
 #include "ops/cpu/cpu_ops.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/error.h"
@@ -131,6 +132,11 @@ void CpuOps::reserve(const OpsLimits& limits) {
   layout(arena);
 }
 
+// Enough for the list of a row, in two parts of a power of two each.
+int64_t CpuOps::row_cache_rows() const {
+  return 2 * static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(limits_.list_length, 1))));
+}
+
 void CpuOps::layout(Arena& arena) {
   const OpsLimits& l = limits_;
   Scratch& s = scratch_;
@@ -147,6 +153,11 @@ void CpuOps::layout(Arena& arena) {
   s.pair_weight = arena.take<float>(pairs);
   s.expert_begin = arena.take<int32_t>(l.max_experts + 2);
   s.work = arena.take<ExpertWork>(l.max_experts + 1 + pairs / kTileRows);
+  const int64_t row_bytes = l.head_dim * kernels_.operand_bytes;
+  const int64_t chunks = (l.list_length + kAttendChunk - 1) / kAttendChunk + 1;
+  s.list_memory = arena.take<std::byte>(chunks * kAttendChunk * row_bytes);
+  s.list_rows = arena.take<const void*>(chunks * (kAttendChunk + 1));
+  s.list_counts = arena.take<int32_t>(chunks);
   s.threads.resize(static_cast<size_t>(pool_.threads()));
   const int64_t widest_in = std::max({l.max_linear_in, l.hidden, l.expert_inner, int64_t{l.heads} * l.head_dim});
   for (ThreadScratch& t : s.threads) {
@@ -155,6 +166,14 @@ void CpuOps::layout(Arena& arena) {
     t.sums = arena.take<float>(expert_rows * kDownTile);
     t.gate = arena.take<uint16_t>(kTileRows * kUpTile);
     t.up = arena.take<uint16_t>(kTileRows * kUpTile);
+    t.attend = arena.take<std::byte>(kernels_.attend_scratch_bytes(l.heads, l.head_dim));
+    t.cached_rows = arena.take<std::byte>(row_cache_rows() * row_bytes);
+    t.spare_rows = arena.take<std::byte>(kAttendChunk * row_bytes);
+    t.tags = arena.take<RowTag>(row_cache_rows());
+    t.stamps = arena.take<uint64_t>(row_cache_rows());
+    t.index_query = arena.take<std::byte>(kernels_.index_query_bytes(l.index_heads, l.index_dim));
+    t.scores = arena.take<uint16_t>(l.max_visible);
+    t.block_scores = arena.take<uint16_t>(l.max_visible);
   }
 }
 

@@ -75,6 +75,8 @@ class CpuOps final : public ReferenceOps {
   void linear(const LinearArgs& args) override;
   void grouped_linear(const GroupedLinearArgs& args) override;
   void experts(const ExpertsArgs& args) override;
+  void attend(const AttendArgs& args) override;
+  void index_select(const IndexSelectArgs& args) override;
 
  private:
   static constexpr int64_t kLinearRows = 512;       // rows that are packed at a time: they stay in the L3 cache
@@ -83,12 +85,29 @@ class CpuOps final : public ReferenceOps {
   static constexpr int64_t kUpTile = kPackColumns;  // outputs of w1 and w3, which a tile packs for w2
   static constexpr int64_t kDownTile = 64;          // outputs of w2
 
+  // What a place of a thread's cache of widened attention rows holds.
+  struct RowTag {
+    uint64_t epoch;  // call of attend; 0 = nothing
+    int32_t request;
+    int32_t index;
+    bool operator==(const RowTag&) const = default;
+  };
   struct ThreadScratch {
-    std::byte* gemm = nullptr;  // of the kernels
-    float* exact = nullptr;     // a row of activations and one of weights, for exact_product
-    float* sums = nullptr;      // experts: [kExpertRows, kDownTile]
-    uint16_t* gate = nullptr;   // experts: [kTileRows, kUpTile], also outputs of w2
-    uint16_t* up = nullptr;     // experts: [kTileRows, kUpTile]
+    std::byte* gemm = nullptr;         // of the kernels
+    float* exact = nullptr;            // a row of activations and one of weights, for exact_product
+    float* sums = nullptr;             // experts: [kExpertRows, kDownTile]
+    uint16_t* gate = nullptr;          // experts: [kTileRows, kUpTile], also outputs of w2
+    uint16_t* up = nullptr;            // experts: [kTileRows, kUpTile]
+    std::byte* attend = nullptr;       // of the kernels
+    std::byte* cached_rows = nullptr;  // attention: [row_cache_rows(), head_dim]
+    std::byte* spare_rows = nullptr;   // attention: [kAttendChunk, head_dim]
+    RowTag* tags = nullptr;            // of cached_rows
+    uint64_t* stamps = nullptr;        // of cached_rows: the chunk that used them last
+    uint64_t cache_epoch = 0;
+    uint64_t chunk_stamp = 0;
+    std::byte* index_query = nullptr;
+    uint16_t* scores = nullptr;        // index: [max_visible]
+    uint16_t* block_scores = nullptr;  // index: [max_visible]
   };
   // Rows of one expert that one tile takes.
   struct ExpertWork {
@@ -105,6 +124,9 @@ class CpuOps final : public ReferenceOps {
     float* pair_weight = nullptr;
     int32_t* expert_begin = nullptr;  // first pair of each expert
     ExpertWork* work = nullptr;
+    std::byte* list_memory = nullptr;  // one row's attention list, widened
+    const void** list_rows = nullptr;  // [chunks, kAttendChunk + 1]
+    int32_t* list_counts = nullptr;    // [chunks]
     std::vector<ThreadScratch> threads;
   };
 
@@ -123,6 +145,22 @@ class CpuOps final : public ReferenceOps {
                  const ThreadScratch& scratch) const;
   void expert_down(const CpuExperts& all, bf16* out, int64_t rows, int64_t first, const ThreadScratch& scratch) const;
 
+  int64_t row_cache_rows() const;
+  const void* widen_row(const AttendArgs& args, bool in_window, RowAddress row, void* out) const;
+  AttendArgsOfRow attend_row_args(const AttendArgs& args, int64_t row, int64_t head, int64_t heads,
+                                  std::byte* scratch) const;
+  void attend_row(const AttendArgs& args, int32_t row, ThreadScratch& scratch) const;
+  void attend_rows(const AttendArgs& args);
+  void attend_together(const AttendArgs& args, int32_t row);
+
+  template <typename Entry>
+  void score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query, const Entry& entry, int64_t begin,
+                  int64_t end, uint16_t* out) const;
+  bool select_all(const IndexSelectArgs& args, int32_t row) const;
+  void select_scored(const IndexSelectArgs& args, int32_t row, const ThreadScratch& scratch) const;
+  void write_candidates(const IndexSelectArgs& args, int32_t row, const uint16_t* ordered, int64_t visible,
+                        uint16_t* best) const;
+
   Isa isa_;
   const Kernels& kernels_;
   ThreadPool pool_;
@@ -130,6 +168,7 @@ class CpuOps final : public ReferenceOps {
   std::unique_ptr<Device> device_;
   Buffer memory_;
   Scratch scratch_;
+  uint64_t attend_epoch_ = 0;
 };
 
 }  // namespace folio::cpu

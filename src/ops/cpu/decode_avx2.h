@@ -45,13 +45,17 @@ struct DecodeFp8 : FloatOperands {
   static Scale scale(const uint8_t* scales, int64_t chunk) {
     return {from_bits(isplat((static_cast<int32_t>(scales[chunk]) + 8) << 23))};
   }
+  // The values of the low eight codes, times 2^-8.
+  static F widen_codes(__m128i codes) {
+    const __m128i c = _mm_cvtepu8_epi16(codes);
+    const __m128i half = _mm_and_si128(_mm_srai_epi16(_mm_slli_epi16(c, 8), 1), _mm_set1_epi16(INT16_MIN | 0x3f80));
+    const __m128i nan = _mm_cmpeq_epi16(_mm_and_si128(c, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7f));
+    return _mm256_or_ps(_mm256_cvtph_ps(half), from_bits(_mm256_cvtepi16_epi32(nan)));
+  }
   static void decode(const uint8_t* codes, Scale scale, Operand (&out)[kVecs]) {
     for (int i = 0; i < kVecs; ++i) {
-      const __m128i c = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + 8 * i)));
-      const __m128i half = _mm_and_si128(_mm_srai_epi16(_mm_slli_epi16(c, 8), 1), _mm_set1_epi16(INT16_MIN | 0x3f80));
-      const __m128i nan = _mm_cmpeq_epi16(_mm_and_si128(c, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7f));
-      const F value = mul(_mm256_cvtph_ps(half), scale.factor);
-      out[i] = _mm256_or_ps(value, from_bits(_mm256_cvtepi16_epi32(nan)));
+      const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + 8 * i));
+      out[i] = mul(widen_codes(eight), scale.factor);
     }
   }
 };

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/cache_rows.h"
+
 namespace folio::cpu {
 
 // How a weight matrix [out, in] lies in memory.
@@ -85,6 +87,41 @@ struct SwigluArgs {
   uint16_t* out;
 };
 
+// One query and some of its heads. The list of rows comes in chunks between attend_begin and attend_end; what is in
+// between lies in scratch.
+constexpr int kAttendChunk = 64;
+struct AttendArgsOfRow {
+  const uint16_t* query;  // bf16 [heads, dim]
+  int64_t heads;
+  int64_t dim;  // multiple of 32
+  float score_scale;
+  const float* sink;   // [heads]
+  uint16_t* out;       // bf16 [heads, dim]
+  std::byte* scratch;  // attend_scratch_bytes(heads, dim), 64-byte aligned
+};
+
+constexpr int kIndexDims[] = {32, 64, 96, 128, 256};
+
+// An index query in the kernels' form, in memory of index_query_bytes(heads, dim).
+struct IndexQueryArgs {
+  const uint16_t* query;         // bf16 [heads, dim], not yet quantised
+  const uint16_t* head_weights;  // bf16 [heads]
+  int64_t heads;
+  int64_t dim;  // one of kIndexDims
+  std::byte* out;
+};
+// out[i] = bf16 bits of the score of key i (spec 6.5): exact integer dots per 32 columns, scaled, then the three
+// roundings; the sum over heads ascending in fp32.
+struct IndexScoreArgs {
+  const std::byte* query;
+  int64_t heads;
+  int64_t dim;
+  const uint8_t* const* codes;   // [count] packed E2M1 of the keys
+  const uint8_t* const* scales;  // [count] UE8M0
+  int64_t count;
+  uint16_t* out;
+};
+
 struct Kernels {
   int64_t operand_bytes;  // of a packed activation
   int64_t (*gemm_scratch_bytes)(int64_t in);
@@ -98,6 +135,18 @@ struct Kernels {
   // acc[i] += y[i], and out = bf(acc + y).
   void (*accumulate)(const uint16_t* y, int64_t n, float* acc);
   void (*accumulate_last)(const uint16_t* y, const float* acc, int64_t n, uint16_t* out);
+
+  bool reads_bf16_rows;  // cached bf16 rows are operands as they lie; others go through decode_row
+  int64_t (*attend_scratch_bytes)(int64_t heads, int64_t dim);
+  void (*decode_row)(RowFormat format, const uint8_t* codes, const uint8_t* scales, int64_t dim, void* out);
+  void (*attend_begin)(const AttendArgsOfRow& args);
+  // The next chunk of the list: n widened rows, 1 <= n <= kAttendChunk; rows[n] repeats rows[n - 1].
+  void (*attend_chunk)(const AttendArgsOfRow& args, const void* const* rows, int64_t n);
+  void (*attend_end)(const AttendArgsOfRow& args);
+
+  int64_t (*index_query_bytes)(int64_t heads, int64_t dim);
+  void (*index_query)(const IndexQueryArgs& args);
+  void (*index_score)(const IndexScoreArgs& args);
 };
 
 const Kernels& scalar_kernels();

@@ -1,9 +1,12 @@
 // The kernels of the avx512bf16 instruction set. Compiled with flags of its own (src/ops/room.cmake); see kernels.h.
 #define FOLIO_ISA avx512bf16
 
-#include "ops/cpu/decode_avx512.h"
+// The types of the ISA, which the kernels below are written over.
+#include "ops/cpu/cache_avx512.h"
+
+#include "ops/cpu/attend_kernels.h"
 #include "ops/cpu/gemm_kernels.h"
-#include "ops/cpu/kernels.h"
+#include "ops/cpu/index_kernels.h"
 #include "ops/cpu/row_kernels.h"
 
 namespace folio::cpu {
@@ -21,6 +24,15 @@ const Kernels& avx512bf16_kernels() {
       .swiglu = isa::swiglu,
       .accumulate = isa::accumulate,
       .accumulate_last = isa::accumulate_last,
+      .reads_bf16_rows = isa::kReadsBf16Rows,
+      .attend_scratch_bytes = isa::attend_scratch_bytes,
+      .decode_row = isa::decode_row,
+      .attend_begin = isa::attend_begin,
+      .attend_chunk = isa::attend_chunk,
+      .attend_end = isa::attend_end,
+      .index_query_bytes = isa::index_query_bytes,
+      .index_query = isa::index_query,
+      .index_score = isa::index_score,
   };
   return kernels;
 }

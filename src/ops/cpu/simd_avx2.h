@@ -114,6 +114,7 @@ inline G sum_group(const F (&x)[kGroup]) {
   const __m128 cd = _mm_add_ps(_mm_movelh_ps(half[2], half[3]), _mm_movehl_ps(half[3], half[2]));
   return _mm_add_ps(_mm_shuffle_ps(ab, cd, 0x88), _mm_shuffle_ps(ab, cd, 0xdd));
 }
+inline G scale_group(G x, float factor) { return _mm_mul_ps(x, _mm_set1_ps(factor)); }
 inline void store_group(float* p, G x, int64_t n) {
   if (n == kGroup) {
     _mm_storeu_ps(p, x);

@@ -110,6 +110,7 @@ inline G sum_group(const F (&x)[kGroup]) {
   const I order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 8, 12, 2, 6, 10, 14);
   return _mm512_castps512_ps256(_mm512_permutexvar_ps(order, sums));
 }
+inline G scale_group(G x, float factor) { return _mm256_mul_ps(x, _mm256_set1_ps(factor)); }
 inline void store_group(float* p, G x, int64_t n) {
   if (n == kGroup) {
     _mm256_storeu_ps(p, x);

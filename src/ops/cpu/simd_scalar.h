@@ -202,6 +202,10 @@ inline G sum_group(const F (&x)[kGroup]) {
   for (int i = 0; i < kGroup; ++i) y.lane[i] = sum(x[i]);
   return y;
 }
+inline G scale_group(G x, float factor) {
+  for (float& lane : x.lane) lane *= factor;
+  return x;
+}
 inline void store_group(float* p, G x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = x.lane[i];
 }

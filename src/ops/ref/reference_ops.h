@@ -15,6 +15,7 @@ class ReferenceOps : public Ops {
   WeightHandle prepare(WeightKind kind, const WeightViews& views) override;
   WeightHandle prepare_experts(const std::vector<ExpertViews>& routed, const ExpertViews& shared) override;
 
+  void copy_ranges(const CopyRangesArgs& args) override;
   void begin_step(const BeginStepArgs& args) override;
   void embed(const EmbedArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;

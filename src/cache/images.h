@@ -1,0 +1,149 @@
+// Images of STATE entries, kept in units of the page pool: which there are, and which may be read, written or given up
+// (spec runtime 2.9, 3.7). The bytes are moved by cache/state_copies.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/block_hash.h"
+#include "cache/page_pool.h"
+
+namespace folio {
+
+enum class ImageKind : uint8_t {
+  kBoundary,  // window rings and cursor at a PAGE boundary: for every request with that prefix
+  kPrivate,   // a whole STATE entry at any position, pending compressor rows included: for its own request alone
+};
+
+// What an image is made of, wherever it is kept.
+struct StateImage {
+  std::string identity;  // Geometry::identity() of the layout that wrote it
+  ImageKind kind = ImageKind::kBoundary;
+  int64_t bytes = 0;
+  std::vector<int32_t> units;  // pages, in the order of the bytes; any ids
+};
+
+// Bytes of an image, and the units that hold them.
+int64_t image_bytes(const Geometry& geometry, ImageKind kind);
+int32_t image_units(const Geometry& geometry, ImageKind kind);
+// Throws Error(kInvalidArgument) for an image of another layout, of another size, or with units that are missing,
+// repeated or not pages of a pool of `pages` pages.
+void check_image(const Geometry& geometry, const StateImage& image, int32_t pages);
+
+using ImageId = int64_t;  // never used twice
+using RequestId = int64_t;
+
+enum class ImageState : uint8_t {
+  kCopying,   // its bytes are still to be written: cannot be restored or evicted
+  kReady,     // can be restored; can be evicted while nobody has pinned it
+  kEvicting,  // cannot be found any more; its units go back when its last reader or writer is done
+};
+
+// The name of a boundary image: the prefix whose state it is. `exact`: every window ring holds the rows of a run
+// without decoder replay, so that any request may resume from it; otherwise only the encoder's rings do.
+struct ImageKey {
+  BlockHash prefix;
+  bool exact = true;
+};
+
+class ImageStore {
+ public:
+  struct Stats {
+    int64_t kept = 0;        // images that became ready
+    int64_t duplicates = 0;  // stores refused because there is such an image
+    int64_t refused = 0;     // stores refused for want of units
+    int64_t restored = 0;    // pins taken
+    int64_t evicted = 0;     // given up for their units
+    int64_t orphaned = 0;    // given up because the page of their prefix was evicted
+    int64_t cancelled = 0;   // stores taken back before they ran
+  };
+
+  // `pages` must outlive the store; the caller connects PrefixIndex's eviction hook to unindex().
+  ImageStore(const Geometry& geometry, PagePool& pages);
+  ImageStore(const ImageStore&) = delete;
+  ImageStore& operator=(const ImageStore&) = delete;
+  ~ImageStore();
+
+  // Reserves units for a new image, in state kCopying. Refuses (nothing) if an image that serves `key` as well is there
+  // or being written, or if the units cannot be had; only when it is sure not to refuse does it evict images (least
+  // recently used first) and let the pool evict cached pages.
+  std::optional<ImageId> begin_store(const ImageKey& key);
+  // The same for the whole STATE entry of `request`, which has none yet. The image takes over the caller's references
+  // to `kept` pages, those that the prefix index does not hold, and releases them when it goes.
+  std::optional<ImageId> begin_private(RequestId request, std::vector<int32_t> kept = {});
+  // The copy that writes the image has been enqueued, and whatever reads its units comes behind it.
+  void complete_store(ImageId id);
+  // Takes a store back whose copy was never enqueued.
+  void cancel_store(ImageId id);
+
+  // A ready image to resume from, or nothing. find() makes nothing newer; pin() does.
+  std::optional<ImageId> find(const BlockHash& prefix, bool exact) const;
+  std::optional<ImageId> find_private(RequestId request) const;
+  // Pages that a private image keeps. The span dies with the image.
+  std::span<const int32_t> kept_pages(ImageId id) const;
+
+  // Keeps a ready image from being given up while a restore is under way.
+  void pin(ImageId id);
+  void unpin(ImageId id);
+  // Unpins a private image that has been restored and drops it. Its kept pages become the caller's again.
+  std::vector<int32_t> consume_private(ImageId id);
+  // Drops the private image of a request that will not come back, if there is one.
+  void drop_private(RequestId request);
+
+  // Gives up the least recently used image that is ready and not pinned; false if there is none.
+  bool evict_one();
+  // Units and kept pages that evicting would free.
+  int64_t reclaimable() const { return reclaimable_; }
+  // The page of this prefix is gone: its images cannot be found any more.
+  void unindex(const BlockHash& prefix);
+  // Gives up every boundary image.
+  void clear();
+
+  const StateImage& image(ImageId id) const;
+  ImageState state(ImageId id) const;
+  int32_t pins(ImageId id) const;
+  // The request of a private image; nothing for a boundary image.
+  std::optional<RequestId> owner(ImageId id) const;
+  int64_t size() const { return static_cast<int64_t>(records_.size()); }
+  const Stats& stats() const { return stats_; }
+
+ private:
+  struct Record {
+    StateImage image;
+    ImageKey key;
+    RequestId request = -1;
+    std::vector<int32_t> kept;
+    ImageState state = ImageState::kCopying;
+    bool writing = true;
+    int32_t pins = 0;
+    ImageId older = -1;  // neighbours among the images that can be evicted
+    ImageId newer = -1;
+    bool evictable = false;
+  };
+  struct Slots {
+    ImageId exact = -1;
+    ImageId encoder = -1;
+  };
+
+  Record& at(ImageId id);
+  const Record& at(ImageId id) const;
+  std::optional<ImageId> reserve(Record record);
+  void forget(ImageId id);   // cannot be found any more; released at once unless it is written or read
+  void release(ImageId id);  // units and kept pages go back, the record ends
+  void update_evictable(ImageId id, bool newest);
+
+  const Geometry& geometry_;
+  PagePool& pages_;
+  ImageId next_ = 0;
+  std::unordered_map<ImageId, Record> records_;
+  std::unordered_map<BlockHash, Slots> by_prefix_;
+  std::unordered_map<RequestId, ImageId> by_request_;
+  ImageId oldest_ = -1;
+  ImageId newest_ = -1;
+  int64_t reclaimable_ = 0;
+  Stats stats_;
+};
+
+}  // namespace folio

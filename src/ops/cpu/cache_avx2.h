@@ -1,0 +1,83 @@
+// Cached rows as operands of the AVX2 kernels: attention rows widened to fp32, index keys to bytes.
+#pragma once
+
+#include "ops/cache_rows.h"
+#include "ops/cpu/decode_avx2.h"
+
+namespace folio::cpu::avx2 {
+
+constexpr bool kReadsBf16Rows = false;
+
+// The value of an E4M3 scale, in all lanes.
+inline F splat_e4m3(uint8_t code) {
+  const F value = DecodeFp8::widen_codes(_mm_set1_epi8(static_cast<char>(code)));
+  return mul(value, splat(0x1p8f));
+}
+
+// A stored row of `dim` (a multiple of 32) values in natural order.
+inline void decode_cached(RowFormat format, const uint8_t* codes, const uint8_t* scales, int64_t dim, float* out) {
+  if (format == RowFormat::kBf16) {
+    for (int64_t d = 0; d < dim; d += kLanes) store(out + d, load_bf16(reinterpret_cast<const uint16_t*>(codes) + d));
+  } else if (format == RowFormat::kFp8Window) {
+    for (int64_t d = 0; d < dim; d += 32) {
+      F w[4];
+      DecodeFp8::decode(codes + d, DecodeFp8::scale(scales, d / 32), w);
+      for (int i = 0; i < 4; ++i) store(out + d + 8 * i, w[i]);
+    }
+  } else if (format == RowFormat::kFp4Main) {
+    const __m256i sign = _mm256_set1_epi32(INT32_MIN);
+    for (int64_t d = 0; d < dim; d += 16) {
+      const F table = mul(load(kE2M1Magnitudes), splat_e4m3(scales[d / 16]));
+      const __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + d / 2)));
+      const F even = _mm256_xor_ps(_mm256_permutevar8x32_ps(table, c),
+                                   from_bits(_mm256_and_si256(_mm256_slli_epi32(c, 28), sign)));
+      const F odd = _mm256_xor_ps(_mm256_permutevar8x32_ps(table, _mm256_srli_epi32(c, 4)),
+                                  from_bits(_mm256_and_si256(_mm256_slli_epi32(c, 24), sign)));
+      const F low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
+      store(out + d, _mm256_permute2f128_ps(low, high, 0x20));
+      store(out + d + 8, _mm256_permute2f128_ps(low, high, 0x31));
+    }
+  }
+}
+
+// Attention's value product, a row at a time.
+struct Values {
+  using Elem = float;
+  using Probability = float;  // on the bf16 grid
+  static constexpr int kStep = 1;
+  static constexpr int kDims = 8;
+  static constexpr int kAccs = 1;
+  using Operand = F;
+
+  static void load(const Elem* const* rows, int64_t d, Operand (&v)[kAccs]) { v[0] = cpu::avx2::load(rows[0] + d); }
+  static Operand splat(const Probability* p) { return cpu::avx2::splat(*p); }
+  static F dot(F acc, Operand v, Operand p) { return fma(v, p, acc); }
+  static void store_probabilities(Probability* p, F x) { store(p, round_bf16(x)); }
+  static void store_block(uint16_t* out, F x, F) { store_bf16(out, x); }
+};
+
+// Eight index keys as columns: column c holds bytes 4c .. 4c + 3 of every key, one key in each lane.
+template <int kColumns>
+struct KeyColumns {
+  __m256i even[kColumns], odd[kColumns];  // doubled E2M1 values of the low and high nibbles, plus 12
+
+  void load(const uint8_t* const* codes) {
+    const __m256i table =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m256i low = _mm256_set1_epi8(15);
+    for (int64_t c = 0; c < kColumns; ++c) {
+      alignas(32) int32_t column[8];
+      for (int i = 0; i < 8; ++i) __builtin_memcpy(column + i, codes[i] + 4 * c, 4);
+      const __m256i bytes = _mm256_load_si256(reinterpret_cast<const __m256i*>(column));
+      even[c] = _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, low));
+      odd[c] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), low));
+    }
+  }
+  // Sums in int16 pairs: a block of 32 products of 24 * 12 at most stays below 2^14.
+  static I dot(I acc, I keys, int32_t query) {
+    return _mm256_add_epi16(acc, _mm256_maddubs_epi16(keys, _mm256_set1_epi32(query)));
+  }
+  static I finish(I acc) { return _mm256_madd_epi16(acc, _mm256_set1_epi16(1)); }
+};
+
+}  // namespace folio::cpu::avx2

@@ -1,0 +1,159 @@
+// Selection of compressed entries. Scores are linear in the keys, at about ten cycles a key with AVX-512; nothing is
+// scored when all entries that may compete are taken anyway. Many rows: one row per thread; few: the keys of a row are
+// cut into parts for all threads.
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/select.h"
+
+namespace folio::cpu {
+namespace {
+
+constexpr int64_t kPart = 1024;  // keys of one task
+constexpr int64_t kBatch = 128;  // keys whose addresses are found at a time
+constexpr uint16_t kPinned = 0xffff;
+
+bool has_kernel(const IndexSelectArgs& args) {
+  return args.keys.format == RowFormat::kFp4Index &&
+         std::find(std::begin(kIndexDims), std::end(kIndexDims), args.keys.dim) != std::end(kIndexDims);
+}
+
+void pad(int32_t* out, int64_t count, int64_t width) { std::fill(out + count, out + width, -1); }
+
+// Which entries of a row compete, in ascending order: all visible ones, or those in its candidate blocks.
+struct Competitors {
+  int64_t visible;
+  int64_t count;
+  const int32_t* blocks = nullptr;
+  int64_t size = 0;
+
+  Competitors(const IndexSelectArgs& args, int32_t row) : visible(args.rows.visible(row, args.ratio)), count(visible) {
+    if (args.role != CandidateRole::kRead) return;
+    blocks = args.candidates + static_cast<int64_t>(row) * args.candidate_blocks;
+    size = args.candidate_size;
+    count = 0;
+    for (int64_t i = 0; i < args.candidate_blocks && blocks[i] >= 0; ++i) {
+      count += std::clamp<int64_t>(visible - blocks[i] * size, 0, size);
+    }
+  }
+  // Only the last block can be cut short.
+  int64_t entry(int64_t i) const { return blocks != nullptr ? blocks[i / size] * size + i % size : i; }
+};
+
+}  // namespace
+
+// Scores of entries entry(begin) .. entry(end - 1) of one row, to out[begin .. end).
+template <typename Entry>
+void CpuOps::score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query, const Entry& entry,
+                        int64_t begin, int64_t end, uint16_t* out) const {
+  const int32_t* table =
+      args.rows.page_tables + static_cast<int64_t>(args.rows.request[row]) * args.rows.page_table_stride;
+  const uint8_t* codes[kBatch];
+  const uint8_t* scales[kBatch];
+  for (int64_t at = begin; at < end; at += kBatch) {
+    const int64_t n = std::min(kBatch, end - at);
+    for (int64_t i = 0; i < n; ++i) {
+      const RowAddress key = args.keys.at(table, entry(at + i));
+      codes[i] = reinterpret_cast<const uint8_t*>(key.codes);
+      scales[i] = reinterpret_cast<const uint8_t*>(key.scales);
+    }
+    kernels_.index_score({query, args.heads, args.keys.dim, codes, scales, n, out + at});
+  }
+}
+
+// Blocks that stay in the row's candidate pool, from its ordered scores (spec 6.8): the newest always.
+void CpuOps::write_candidates(const IndexSelectArgs& args, int32_t row, const uint16_t* ordered, int64_t visible,
+                              uint16_t* best) const {
+  int32_t* out = args.candidates + static_cast<int64_t>(row) * args.candidate_blocks;
+  const int64_t size = args.candidate_size, blocks = (visible + size - 1) / size;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const uint16_t* begin = ordered + b * size;
+    uint16_t top = 0;
+    for (const uint16_t* p = begin; p < ordered + std::min(visible, (b + 1) * size); ++p) top = std::max(top, *p);
+    best[b] = top;
+  }
+  if (blocks > 0) best[blocks - 1] = kPinned;
+  pad(out, select_largest(best, blocks, args.candidate_blocks, out), args.candidate_blocks);
+}
+
+// What needs no score: every competitor, and every block.
+bool CpuOps::select_all(const IndexSelectArgs& args, int32_t row) const {
+  const Competitors competitors(args, row);
+  const int64_t size = std::max(1, args.candidate_size);
+  const int64_t blocks = args.role == CandidateRole::kWrite ? (competitors.visible + size - 1) / size : 0;
+  if (args.scores != nullptr || competitors.count > args.topk || blocks > args.candidate_blocks) return false;
+  int32_t* selected = args.selected + static_cast<int64_t>(row) * args.topk;
+  for (int64_t i = 0; i < competitors.count; ++i) selected[i] = static_cast<int32_t>(competitors.entry(i));
+  pad(selected, competitors.count, args.topk);
+  if (args.role == CandidateRole::kWrite) {
+    int32_t* candidates = args.candidates + static_cast<int64_t>(row) * args.candidate_blocks;
+    for (int32_t b = 0; b < blocks; ++b) candidates[b] = b;
+    pad(candidates, blocks, args.candidate_blocks);
+  }
+  return true;
+}
+
+// Selection from the scores of the row's competitors, which are ordered in place.
+void CpuOps::select_scored(const IndexSelectArgs& args, int32_t row, const ThreadScratch& scratch) const {
+  const Competitors competitors(args, row);
+  order_scores(scratch.scores, competitors.count);
+  if (args.role == CandidateRole::kWrite) {
+    write_candidates(args, row, scratch.scores, competitors.visible, scratch.block_scores);
+  }
+  int32_t* selected = args.selected + static_cast<int64_t>(row) * args.topk;
+  const int64_t found = select_largest(scratch.scores, competitors.count, args.topk, selected);
+  if (competitors.blocks != nullptr) {
+    for (int64_t i = 0; i < found; ++i) selected[i] = static_cast<int32_t>(competitors.entry(selected[i]));
+  }
+  pad(selected, found, args.topk);
+}
+
+void CpuOps::index_select(const IndexSelectArgs& args) {
+  if (!has_kernel(args)) return ReferenceOps::index_select(args);
+  FOLIO_CHECK(args.heads <= limits_.index_heads && args.keys.dim <= limits_.index_dim, args.heads, " ", args.keys.dim);
+  const auto pack = [&](int32_t row, const ThreadScratch& scratch) {
+    FOLIO_CHECK(args.rows.visible(row, args.ratio) <= limits_.max_visible);
+    const int64_t at = static_cast<int64_t>(row) * args.heads;
+    kernels_.index_query({bits_of(args.query) + at * args.keys.dim, bits_of(args.head_weights) + at, args.heads,
+                          args.keys.dim, scratch.index_query});
+  };
+  // For traces: the scores of everything visible.
+  const auto all = [](int64_t i) { return i; };
+  const auto trace = [&](int32_t row, const ThreadScratch& scratch) {
+    score_keys(args, row, scratch.index_query, all, 0, args.rows.visible(row, args.ratio),
+               bits_of(args.scores) + row * args.scores_stride);
+  };
+
+  const int32_t rows = args.rows.count;
+  if (rows >= 2 * pool_.threads() || pool_.threads() == 1) {
+    pool_.parallel_for(rows, 1, [&](int64_t r, int64_t, int thread) {
+      const auto row = static_cast<int32_t>(r);
+      const ThreadScratch& scratch = scratch_.threads[static_cast<size_t>(thread)];
+      if (select_all(args, row)) return;
+      pack(row, scratch);
+      if (args.scores != nullptr) trace(row, scratch);
+      const Competitors competitors(args, row);
+      score_keys(
+          args, row, scratch.index_query, [&](int64_t i) { return competitors.entry(i); }, 0, competitors.count,
+          scratch.scores);
+      select_scored(args, row, scratch);
+    });
+    return;
+  }
+  const ThreadScratch& scratch = scratch_.threads.front();
+  for (int32_t row = 0; row < rows; ++row) {
+    if (select_all(args, row)) continue;
+    pack(row, scratch);
+    if (args.scores != nullptr) trace(row, scratch);
+    const Competitors competitors(args, row);
+    pool_.parallel_for(competitors.count, kPart, [&](int64_t begin, int64_t end, int) {
+      score_keys(
+          args, row, scratch.index_query, [&](int64_t i) { return competitors.entry(i); }, begin, end, scratch.scores);
+    });
+    select_scored(args, row, scratch);
+  }
+}
+
+}  // namespace folio::cpu
