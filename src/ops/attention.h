@@ -45,6 +45,9 @@ struct AttendArgs {
   int32_t heads = 0;
   int32_t dim = 0;
   bf16* out = nullptr;  // [queries, heads, dim], before the inverse rotation
+
+  int32_t queries() const { return query_rows != nullptr ? num_queries : rows.count; }
+  int32_t row_of(int32_t query_index) const { return query_rows != nullptr ? query_rows[query_index] : query_index; }
 };
 
 }  // namespace folio

@@ -36,6 +36,9 @@ struct IndexSelectArgs {
   // For traces only; null otherwise. Scores of all visible entries, row r at scores + r * scores_stride.
   bf16* scores = nullptr;
   int64_t scores_stride = 0;
+
+  int32_t queries() const { return query_rows != nullptr ? num_queries : rows.count; }
+  int32_t row_of(int32_t query_index) const { return query_rows != nullptr ? query_rows[query_index] : query_index; }
 };
 
 // out = bf(x * scale), for the index head weights (spec 6.4).

@@ -56,9 +56,8 @@ void ReferenceOps::attend(const AttendArgs& args) {
   const float* sink = host(args.sink).floats;
   std::vector<float> query(static_cast<size_t>(dim)), part(static_cast<size_t>(dim)), total(static_cast<size_t>(dim));
   std::vector<double> sum(static_cast<size_t>(dim));
-  const int32_t queries = args.query_rows != nullptr ? args.num_queries : args.rows.count;
-  for (int32_t i = 0; i < queries; ++i) {
-    const List list = attended(args, args.query_rows != nullptr ? args.query_rows[i] : i);
+  for (int32_t i = 0; i < args.queries(); ++i) {
+    const List list = attended(args, args.row_of(i));
     const size_t n = list.slots.size();
     std::vector<float> scores(n);
     for (int32_t h = 0; h < args.heads; ++h) {

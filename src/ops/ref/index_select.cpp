@@ -75,9 +75,8 @@ void store_padded(const std::vector<int32_t>& values, int32_t width, int32_t* ou
 }  // namespace
 
 void ReferenceOps::index_select(const IndexSelectArgs& args) {
-  const int32_t queries = args.query_rows != nullptr ? args.num_queries : args.rows.count;
-  for (int32_t i = 0; i < queries; ++i) {
-    const int32_t r = args.query_rows != nullptr ? args.query_rows[i] : i;
+  for (int32_t i = 0; i < args.queries(); ++i) {
+    const int32_t r = args.row_of(i);
     std::vector<float> scores = score(args, i, r, args.rows.visible(r, args.ratio));
     if (args.scores != nullptr) {
       for (size_t j = 0; j < scores.size(); ++j)
