@@ -43,8 +43,8 @@ using BlockHashFunction = BlockHash (*)(const BlockHash& parent, std::span<const
 // The hashes of one request's full blocks in both chains, extended as its tokens become known.
 class BlockHashes {
  public:
-  // `hash` is replaced only by tests of what happens when hashes collide.
-  explicit BlockHashes(int32_t block_size, std::vector<ImageSpan> images = {}, BlockHashFunction hash = block_hash);
+  // `function` is replaced only by tests of what happens when hashes collide.
+  explicit BlockHashes(int32_t block_size, std::vector<ImageSpan> images = {}, BlockHashFunction function = block_hash);
 
   // `tokens`: all tokens of the request so far, from the first. Hashes the full blocks that are not hashed yet; what
   // was hashed must not have changed.
@@ -63,7 +63,7 @@ class BlockHashes {
  private:
   int32_t block_size_;
   std::vector<ImageSpan> images_;
-  BlockHashFunction hash_;
+  BlockHashFunction function_;
   std::vector<BlockHash> chains_[kNumChains];  // the root, then one hash per block
   std::vector<uint64_t> seeds_;
 };
@@ -72,5 +72,5 @@ class BlockHashes {
 
 template <>
 struct std::hash<folio::BlockHash> {
-  size_t operator()(const folio::BlockHash& hash) const noexcept { return static_cast<size_t>(hash.low); }
+  size_t operator()(const folio::BlockHash& block) const noexcept { return static_cast<size_t>(block.low); }
 };

@@ -128,4 +128,6 @@ std::vector<MemoryRange> Geometry::image_ranges(int64_t slot) const {
   return {{slot * state_bytes_, cursor_offset_ + aligned(sizeof(SlotCursor))}};
 }
 
+std::vector<MemoryRange> Geometry::state_ranges(int64_t slot) const { return {{slot * state_bytes_, state_bytes_}}; }
+
 }  // namespace folio

@@ -61,11 +61,13 @@ class Geometry {
   PendingRows pending_rows(std::byte* states, size_t owner) const;  // of an owner of ratio 2
   std::byte* cursors(std::byte* states) const { return states + cursor_offset_; }
 
-  // The bytes of one PAGE in the page pool, and those of one STATE entry in the state pool that an image carries: the
-  // window rings and the cursor. Pending compressor rows are left out: an image is taken at a PAGE border, where no
-  // group is open (spec runtime 2.9).
+  // The bytes of one PAGE in the page pool.
   std::vector<MemoryRange> page_ranges(int64_t page) const;
+  // Those of one STATE entry in the state pool that an image at a PAGE border carries: the window rings and the cursor.
+  // Pending compressor rows are left out: no group is open there (spec runtime 2.9).
   std::vector<MemoryRange> image_ranges(int64_t slot) const;
+  // Those of a whole STATE entry, for copies that may be taken anywhere.
+  std::vector<MemoryRange> state_ranges(int64_t slot) const;
 
  private:
   struct Plane {

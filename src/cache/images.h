@@ -2,6 +2,7 @@
 // (spec runtime 2.9, 3.7). The bytes are moved by cache/state_copies.
 #pragma once
 
+#include <list>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -55,93 +56,90 @@ class ImageStore {
     int64_t duplicates = 0;  // stores refused because there is such an image
     int64_t refused = 0;     // stores refused for want of units
     int64_t restored = 0;    // pins taken
-    int64_t evicted = 0;     // given up for their units
-    int64_t orphaned = 0;    // given up because the page of their prefix was evicted
-    int64_t cancelled = 0;   // stores taken back before they ran
+    int64_t evicted = 0;     // images given up for their units
+    int64_t orphaned = 0;    // images given up because the page of their prefix was evicted
   };
 
-  // `pages` must outlive the store; the caller connects PrefixIndex's eviction hook to unindex().
+  // Both must outlive the store; the caller connects PrefixIndex's eviction hook to unindex().
   ImageStore(const Geometry& geometry, PagePool& pages);
   ImageStore(const ImageStore&) = delete;
   ImageStore& operator=(const ImageStore&) = delete;
-  ~ImageStore();
 
   // Reserves units for a new image, in state kCopying. Refuses (nothing) if an image that serves `key` as well is there
   // or being written, or if the units cannot be had; only when it is sure not to refuse does it evict images (least
-  // recently used first) and let the pool evict cached pages.
+  // recently used first) and let the pool evict cached pages. An exact image takes the place of one that is not.
   std::optional<ImageId> begin_store(const ImageKey& key);
   // The same for the whole STATE entry of `request`, which has none yet. The image takes over the caller's references
-  // to `kept` pages, those that the prefix index does not hold, and releases them when it goes.
+  // to `kept`, pages of the request that the prefix index does not hold, and releases them if it is given up.
   std::optional<ImageId> begin_private(RequestId request, std::vector<int32_t> kept = {});
   // The copy that writes the image has been enqueued, and whatever reads its units comes behind it.
   void complete_store(ImageId id);
-  // Takes a store back whose copy was never enqueued.
-  void cancel_store(ImageId id);
 
-  // A ready image to resume from, or nothing. find() makes nothing newer; pin() does.
+  // A ready image to resume from, or nothing: one of `prefix` that is exact, or any if `exact` is false; the private
+  // one of a request. Changes nothing.
   std::optional<ImageId> find(const BlockHash& prefix, bool exact) const;
   std::optional<ImageId> find_private(RequestId request) const;
-  // Pages that a private image keeps. The span dies with the image.
-  std::span<const int32_t> kept_pages(ImageId id) const;
+  // Pages that a private image keeps, and their references, which pass to the caller.
+  const std::vector<int32_t>& kept_pages(ImageId id) const { return at(id).kept; }
+  std::vector<int32_t> take_kept_pages(ImageId id);
 
-  // Keeps a ready image from being given up while a restore is under way.
+  // Keeps a ready image from being given up while a restore is under way; the last unpin makes it the most recently
+  // used.
   void pin(ImageId id);
   void unpin(ImageId id);
-  // Unpins a private image that has been restored and drops it. Its kept pages become the caller's again.
-  std::vector<int32_t> consume_private(ImageId id);
-  // Drops the private image of a request that will not come back, if there is one.
-  void drop_private(RequestId request);
 
   // Gives up the least recently used image that is ready and not pinned; false if there is none.
   bool evict_one();
-  // Units and kept pages that evicting would free.
+  // Units that evict_one() would free, called until it returns false.
   int64_t reclaimable() const { return reclaimable_; }
   // The page of this prefix is gone: its images cannot be found any more.
   void unindex(const BlockHash& prefix);
-  // Gives up every boundary image.
+  // Makes an image impossible to find. Its units go back at once, or when its last reader or writer is done.
+  void drop(ImageId id);
+  // Drops every boundary image.
   void clear();
 
-  const StateImage& image(ImageId id) const;
-  ImageState state(ImageId id) const;
-  int32_t pins(ImageId id) const;
+  const StateImage& image(ImageId id) const { return at(id).image; }
+  ImageState state(ImageId id) const { return at(id).state; }
+  int32_t pins(ImageId id) const { return at(id).pins; }
   // The request of a private image; nothing for a boundary image.
-  std::optional<RequestId> owner(ImageId id) const;
+  std::optional<RequestId> owner(ImageId id) const { return at(id).request; }
+  bool contains(ImageId id) const { return records_.contains(id); }
   int64_t size() const { return static_cast<int64_t>(records_.size()); }
   const Stats& stats() const { return stats_; }
+  const Geometry& geometry() const { return geometry_; }
 
  private:
   struct Record {
     StateImage image;
-    ImageKey key;
-    RequestId request = -1;
+    ImageKey key;                      // of a boundary image
+    std::optional<RequestId> request;  // of a private one
     std::vector<int32_t> kept;
     ImageState state = ImageState::kCopying;
     bool writing = true;
     int32_t pins = 0;
-    ImageId older = -1;  // neighbours among the images that can be evicted
-    ImageId newer = -1;
-    bool evictable = false;
+    std::optional<std::list<ImageId>::iterator> evictable;  // its place in evictable_
   };
-  struct Slots {
-    ImageId exact = -1;
-    ImageId encoder = -1;
+  struct Named {
+    std::optional<ImageId> exact;
+    std::optional<ImageId> encoder;
   };
 
   Record& at(ImageId id);
   const Record& at(ImageId id) const;
-  std::optional<ImageId> reserve(Record record);
-  void forget(ImageId id);   // cannot be found any more; released at once unless it is written or read
-  void release(ImageId id);  // units and kept pages go back, the record ends
-  void update_evictable(ImageId id, bool newest);
+  // Units for an image of `kind`, or nothing.
+  std::optional<ImageId> reserve(ImageKind kind);
+  void make_evictable(Record& record, ImageId id);
+  void keep(Record& record);     // not evictable any more
+  void end_if_idle(ImageId id);  // of an image that is kEvicting
 
   const Geometry& geometry_;
   PagePool& pages_;
   ImageId next_ = 0;
   std::unordered_map<ImageId, Record> records_;
-  std::unordered_map<BlockHash, Slots> by_prefix_;
+  std::unordered_map<BlockHash, Named> by_prefix_;
   std::unordered_map<RequestId, ImageId> by_request_;
-  ImageId oldest_ = -1;
-  ImageId newest_ = -1;
+  std::list<ImageId> evictable_;  // ready and not pinned, least recently used first
   int64_t reclaimable_ = 0;
   Stats stats_;
 };

@@ -38,6 +38,11 @@ int64_t snap_interval(int64_t requested, int32_t block);
 struct Rungs {
   int64_t demand = 0;     // an extra rung for this request, once: where a missing image cut its hit short; 0 = none
   int64_t last_kept = 0;  // position of its latest image, or where it resumed
+  // An image was kept, or refused: the next one is an interval away.
+  void passed(int64_t position) {
+    last_kept = position;
+    if (demand <= position) demand = 0;
+  }
 };
 
 // Where a prefill chunk that could run positions begin .. end-1 of a prompt of `total` tokens ends: at the demanded
