@@ -164,6 +164,7 @@ Checkpoint Checkpoint::open(const std::string& dir) {
 
 std::vector<std::string> Checkpoint::files() const {
   std::vector<std::string> paths;
+  paths.reserve(shards_.size());
   for (const SafetensorsFile& shard : shards_) paths.push_back(shard.path());
   return paths;
 }
@@ -174,8 +175,8 @@ TensorView Checkpoint::tensor(std::string_view name) const {
   return found->second;
 }
 
-// Weights are read in long runs: huge pages where the file system has them. Engram rows are picked at random: no
-// read-ahead. Advice may be ignored, and so is its result.
+// Weights are read in long runs: huge pages where the file system has them. Engram rows are picked at random: neither
+// read-ahead nor huge pages. Advice may be ignored, and so is its result.
 void Checkpoint::advise() const {
   for (const SafetensorsFile& shard : shards_) {
     auto* start = const_cast<std::byte*>(shard.bytes().data());
@@ -185,9 +186,13 @@ void Checkpoint::advise() const {
   for (const int layer : config_.engram_layer_ids) {
     for (const char* plane : {"weight", "scale"}) {
       const TensorView table = tensor(concat("layers.", layer, ".engram.embed.", plane));
-      const auto first = (reinterpret_cast<uintptr_t>(table.data) + page - 1) / page * page;
-      const auto last = (reinterpret_cast<uintptr_t>(table.data) + static_cast<uintptr_t>(table.bytes())) / page * page;
-      if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_RANDOM);
+      // Whole pages inside the table.
+      const auto skip = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(table.data) % page);
+      const int64_t length = (table.bytes() - skip) / static_cast<int64_t>(page) * static_cast<int64_t>(page);
+      if (length <= 0) continue;
+      for (const int advice : {MADV_RANDOM, MADV_NOHUGEPAGE}) {
+        ::madvise(const_cast<std::byte*>(table.data) + skip, static_cast<size_t>(length), advice);
+      }
     }
   }
 }

@@ -22,7 +22,6 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kEmbed = "model-00001-of-00015.safetensors";  // embed.weight
 constexpr const char* kLayer0 = "model-00002-of-00015.safetensors";
-constexpr const char* kLayer1 = "model-00003-of-00015.safetensors";
 constexpr const char* kHead = "model-00010-of-00015.safetensors";    // head.weight, norm.weight
 constexpr const char* kEngram = "model-00014-of-00015.safetensors";  // layers.1.engram.*
 

@@ -11,7 +11,7 @@ class SchemaBuilder {
   explicit SchemaBuilder(const Config& config) : c_(config), d_(config.hidden_size) {}
 
   std::vector<TensorSpec> build() {
-    if (c_.vision) vision();
+    if (c_.vision) vision(*c_.vision);
     at(embedding_shard(), Part::kEmbedding);
     put("embed.weight", DType::kBF16, {c_.vocab_size, d_});
     if (c_.vision) {
@@ -148,8 +148,7 @@ class SchemaBuilder {
     }
   }
 
-  void vision() {
-    const VisionConfig& v = *c_.vision;
+  void vision(const VisionConfig& v) {
     const int64_t width = v.hidden_size;
     const auto dense = [&](const std::string& name, int64_t rows, int64_t columns, bool bias) {
       put(name + ".weight", DType::kBF16, {rows, columns});

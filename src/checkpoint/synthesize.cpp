@@ -157,6 +157,7 @@ void run_tasks(const std::vector<Task>& tasks, const RandomWeights& weights, int
     finished.notify_one();
   };
   std::vector<std::jthread> pool;
+  pool.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i) pool.emplace_back(work);
   std::unique_lock lock(mutex);
   while (!finished.wait_for(lock, std::chrono::milliseconds(200), [&] { return running == 0; })) progress(done);

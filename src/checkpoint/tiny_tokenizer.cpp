@@ -54,7 +54,7 @@ class VocabularyBuilder {
       const std::string piece = prefix + letter;
       if (!ids_.contains(piece)) {
         if (!insert(piece)) return false;
-        if (!prefix.empty()) merges_.push_back(prefix + " " + letter);
+        if (!prefix.empty()) merges_.push_back(concat(prefix, " ", letter));
       }
       prefix = piece;
     }

@@ -1,4 +1,4 @@
-// Cases of linears, norms and other ops that work row by row (op_cases.h).
+// Cases of linears (op_cases.h).
 #include "numerics/fp8.h"
 #include "numerics/quantize.h"
 #include "ops/op_cases.h"
@@ -118,30 +118,6 @@ Case grouped_case(const char* name, int64_t rows, int64_t groups, int64_t rank, 
   return c;
 }
 
-Case norm_case(int64_t rows, int64_t cols) {
-  Case c;
-  c.name = "rms_norm_" + std::to_string(cols);
-  c.rows = static_cast<int32_t>(rows);
-  c.prepare = [=](Ops& ops) {
-    Data data(static_cast<uint64_t>(cols));
-    const std::vector<bf16> x = data.activations(rows * cols, 3.0f);
-    std::shared_ptr<const Weight> weight = ops.prepare(WeightKind::kVector, data.vector(1, cols, 1.0f, 0.1f));
-    return [=, &ops](const std::vector<int32_t>& chosen_rows) {
-      std::vector<bf16> y = choose(x, chosen_rows, cols);
-      RmsNormArgs args;
-      args.x = y.data();
-      args.weight = weight.get();
-      args.eps = 1e-20f;
-      args.rows = static_cast<int64_t>(chosen_rows.size());
-      args.cols = cols;
-      args.out = y.data();
-      ops.rms_norm(args);
-      return Outputs{output("y", Kind::kBf16, y, cols)};
-    };
-  };
-  return c;
-}
-
 }  // namespace
 
 std::vector<Case> linear_cases() {
@@ -156,12 +132,6 @@ std::vector<Case> linear_cases() {
   cases.push_back(grouped_case("nano", 9, 4, 32, 128));
   cases.push_back(grouped_case("heads", 5, 8, 64, 1024));
   cases.push_back(grouped_case("odd_rank", 8, 3, 20, 64));
-  return cases;
-}
-
-std::vector<Case> row_cases() {
-  std::vector<Case> cases;
-  for (int64_t cols : {64, 100, 512, 1024}) cases.push_back(norm_case(19, cols));
   return cases;
 }
 

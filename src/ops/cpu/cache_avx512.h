@@ -68,6 +68,11 @@ inline void decode_cached(RowFormat format, const uint8_t* codes, const uint8_t*
   }
 }
 
+// As bf16 whatever the operands are.
+inline void decode_fp8_row(const uint8_t* codes, const uint8_t* scales, int64_t dim, uint16_t* out) {
+  decode_cached(RowFormat::kFp8Window, codes, scales, dim, out);
+}
+
 // Attention's value product: a step takes two rows, whose bf16 values are interleaved into pairs.
 struct Values {
   using Elem = uint16_t;

@@ -28,6 +28,14 @@ inline void decode_cached(RowFormat format, const uint8_t* codes, const uint8_t*
   }
 }
 
+inline void decode_fp8_row(const uint8_t* codes, const uint8_t* scales, int64_t dim, uint16_t* out) {
+  for (int64_t d = 0; d < dim; d += 32) {
+    F w[4];
+    DecodeFp8::decode(codes + d, DecodeFp8::scale(scales, d / 32), w);
+    for (int i = 0; i < 4; ++i) store_bf16(out + d + 8 * i, w[i]);
+  }
+}
+
 // Attention's value product, a row at a time.
 struct Values {
   using Elem = float;

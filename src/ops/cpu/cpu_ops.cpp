@@ -158,6 +158,7 @@ void CpuOps::layout(Arena& arena) {
   s.list_memory = arena.take<std::byte>(chunks * kAttendChunk * row_bytes);
   s.list_rows = arena.take<const void*>(chunks * (kAttendChunk + 1));
   s.list_counts = arena.take<int32_t>(chunks);
+  s.router = arena.take<float>(linear_rows * l.max_experts);
   s.threads.resize(static_cast<size_t>(pool_.threads()));
   const int64_t widest_in = std::max({l.max_linear_in, l.hidden, l.expert_inner, int64_t{l.heads} * l.head_dim});
   for (ThreadScratch& t : s.threads) {
@@ -172,6 +173,7 @@ void CpuOps::layout(Arena& arena) {
     t.tags = arena.take<RowTag>(row_cache_rows());
     t.stamps = arena.take<uint64_t>(row_cache_rows());
     t.index_query = arena.take<std::byte>(kernels_.index_query_bytes(l.index_heads, l.index_dim));
+    t.affinity = arena.take<float>(l.max_experts);
     t.scores = arena.take<uint16_t>(l.max_visible);
     t.block_scores = arena.take<uint16_t>(l.max_visible);
   }

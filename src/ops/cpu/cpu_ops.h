@@ -77,6 +77,17 @@ class CpuOps final : public ReferenceOps {
   void experts(const ExpertsArgs& args) override;
   void attend(const AttendArgs& args) override;
   void index_select(const IndexSelectArgs& args) override;
+  void hyper_mix(const HyperMixArgs& args) override;
+  void hyper_collapse(const HyperCollapseArgs& args) override;
+  void hyper_expand(const HyperExpandArgs& args) override;
+  void rotate(const RotateArgs& args) override;
+  void engram_gather(const EngramGatherArgs& args) override;
+  void engram_inject(const EngramInjectArgs& args) override;
+  void route(const RouteArgs& args) override;
+  void encode_window(const EncodeWindowArgs& args) override;
+  void write_main(const WritePagedArgs& args) override;
+  void write_index(const WritePagedArgs& args) override;
+  void compress(const CompressArgs& args) override;
 
  private:
   static constexpr int64_t kLinearRows = 512;       // rows that are packed at a time: they stay in the L3 cache
@@ -106,6 +117,7 @@ class CpuOps final : public ReferenceOps {
     uint64_t cache_epoch = 0;
     uint64_t chunk_stamp = 0;
     std::byte* index_query = nullptr;
+    float* affinity = nullptr;         // router: [max_experts]
     uint16_t* scores = nullptr;        // index: [max_visible]
     uint16_t* block_scores = nullptr;  // index: [max_visible]
   };
@@ -127,6 +139,7 @@ class CpuOps final : public ReferenceOps {
     std::byte* list_memory = nullptr;  // one row's attention list, widened
     const void** list_rows = nullptr;  // [chunks, kAttendChunk + 1]
     int32_t* list_counts = nullptr;    // [chunks]
+    float* router = nullptr;           // [kLinearRows, max_experts]
     std::vector<ThreadScratch> threads;
   };
 
@@ -144,6 +157,10 @@ class CpuOps final : public ReferenceOps {
   void expert_up(const CpuExperts& all, float limit, const ExpertWork& work, int64_t first,
                  const ThreadScratch& scratch) const;
   void expert_down(const CpuExperts& all, bf16* out, int64_t rows, int64_t first, const ThreadScratch& scratch) const;
+
+  void finish_mix(const HyperMixArgs& args, int64_t row, const float* m) const;
+  void route_row(const RouteArgs& args, int64_t row, const float* z, float* affinity) const;
+  void write_rows(const WritePagedArgs& args, RowFormat packed);
 
   int64_t row_cache_rows() const;
   const void* widen_row(const AttendArgs& args, bool in_window, RowAddress row, void* out) const;

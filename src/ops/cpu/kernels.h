@@ -69,6 +69,57 @@ struct MixArgs {
   int64_t out_stride;
 };
 
+// The streams of one row: [streams, hidden], 1 <= streams <= kMaxStreams.
+constexpr int kMaxStreams = 8;
+struct CollapseArgs {  // out = bf(sum of mix[s] * x[s])
+  const uint16_t* x;
+  const float* mix;
+  int64_t streams;
+  int64_t hidden;
+  uint16_t* out;
+};
+struct ExpandArgs {  // x[j] = bf(post[j] * y + sum of comb[i][j] * x[i])
+  uint16_t* x;
+  const uint16_t* y;
+  const float* post;
+  const float* comb;
+  int64_t streams;
+  int64_t hidden;
+};
+
+// One stream of Engram's injection (spec 8.4): x += bf(gate * value). Returns the gate, 0 for rows of an image.
+struct InjectArgs {
+  uint16_t* x;
+  const uint16_t* key;
+  const uint16_t* value;
+  const float* q_weight;
+  const float* k_weight;
+  int64_t hidden;
+  float eps;
+  float dot_scale;
+  bool image;
+};
+
+// Adjacent pairs of `heads` heads of one row, no fused products: the oracle's bits.
+struct RotateRowArgs {
+  uint16_t* x;  // the rotated part of head 0
+  int64_t heads;
+  int64_t head_stride;
+  int64_t pairs;
+  const float* rope;  // [pairs, 2] cosines and sines
+  bool inverse;
+};
+
+// A channel-wise softmax over two gates and the weighted sum of the two values (spec 6.1).
+struct PoolArgs {
+  const float* kv0;
+  const float* gate0;
+  const float* kv1;
+  const float* gate1;
+  int64_t dim;
+  uint16_t* out;
+};
+
 struct NormArgs {
   const uint16_t* x;
   const float* weight;
@@ -135,6 +186,22 @@ struct Kernels {
   // acc[i] += y[i], and out = bf(acc + y).
   void (*accumulate)(const uint16_t* y, int64_t n, float* acc);
   void (*accumulate_last)(const uint16_t* y, const float* acc, int64_t n, uint16_t* out);
+
+  float (*sum_squares)(const uint16_t* x, int64_t n);
+  void (*collapse)(const CollapseArgs& args);
+  void (*expand)(const ExpandArgs& args);
+  float (*inject)(const InjectArgs& args);
+  void (*rotate)(const RotateRowArgs& args);
+  void (*pool)(const PoolArgs& args);
+  // y[i] = sqrt(softplus(z[i]))
+  void (*affinity)(const float* z, int64_t n, float* y);
+  // QDQ8 of finite values: codes [n] and scales [n/32], or the dequantised values.
+  void (*quantize8)(const uint16_t* x, int64_t n, uint8_t* codes, uint8_t* scales);
+  void (*round8)(const uint16_t* x, int64_t n, uint16_t* out);
+  // E4M3 codes [n] with UE8M0 scales [n/32] in kMinScale .. kMaxScale, dequantised to bf16.
+  void (*dequantize8)(const uint8_t* codes, const uint8_t* scales, int64_t n, uint16_t* out);
+  // The largest of n logits (its lowest index to `index`), and the sum of exp(logit - largest).
+  float (*log_sum)(const float* logits, int64_t n, int64_t* index);
 
   bool reads_bf16_rows;  // cached bf16 rows are operands as they lie; others go through decode_row
   int64_t (*attend_scratch_bytes)(int64_t heads, int64_t dim);

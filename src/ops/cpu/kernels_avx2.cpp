@@ -8,6 +8,7 @@
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/index_kernels.h"
 #include "ops/cpu/row_kernels.h"
+#include "ops/cpu/stream_kernels.h"
 
 namespace folio::cpu {
 
@@ -24,6 +25,17 @@ const Kernels& avx2_kernels() {
       .swiglu = isa::swiglu,
       .accumulate = isa::accumulate,
       .accumulate_last = isa::accumulate_last,
+      .sum_squares = isa::sum_squares,
+      .collapse = isa::collapse,
+      .expand = isa::expand,
+      .inject = isa::inject,
+      .rotate = isa::rotate,
+      .pool = isa::pool,
+      .affinity = isa::affinity,
+      .quantize8 = isa::quantize8,
+      .round8 = isa::round8,
+      .dequantize8 = isa::decode_fp8_row,
+      .log_sum = isa::log_sum,
       .reads_bf16_rows = isa::kReadsBf16Rows,
       .attend_scratch_bytes = isa::attend_scratch_bytes,
       .decode_row = isa::decode_row,

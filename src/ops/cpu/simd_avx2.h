@@ -37,6 +37,7 @@ inline I iadd(I a, I b) { return _mm256_add_epi32(a, b); }
 inline I isub(I a, I b) { return _mm256_sub_epi32(a, b); }
 inline I iand(I a, I b) { return _mm256_and_si256(a, b); }
 inline I ior(I a, I b) { return _mm256_or_si256(a, b); }
+inline I imin(I a, I b) { return _mm256_min_epi32(a, b); }
 inline I imax(I a, I b) { return _mm256_max_epi32(a, b); }
 template <int n>
 inline I shl(I a) {
@@ -95,6 +96,21 @@ inline void store_bf16_part(uint16_t* p, F x, int64_t n) {
   uint16_t part[kLanes];
   store_bf16(part, x);
   for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+}
+// Elements 0, 2, 4 .. and 1, 3, 5 .. of 2 * kLanes floats.
+inline void split_pairs(const float* p, F& even, F& odd) {
+  const F a = load(p), b = load(p + kLanes);
+  const I order = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7);
+  even = _mm256_permutevar8x32_ps(_mm256_shuffle_ps(a, b, 0x88), order);
+  odd = _mm256_permutevar8x32_ps(_mm256_shuffle_ps(a, b, 0xdd), order);
+}
+inline I load_int(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline void store_int(void* p, I x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+// The low bytes of the lanes.
+inline void store_bytes(uint8_t* p, I x) {
+  int32_t lanes[kLanes];
+  store_int(lanes, x);
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(lanes[i]);
 }
 // x on the bf16 grid, as fp32.
 inline F round_bf16(F x) { return from_bits(_mm256_slli_epi32(round_bits(x), 16)); }

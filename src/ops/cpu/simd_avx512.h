@@ -37,6 +37,7 @@ inline I iadd(I a, I b) { return _mm512_add_epi32(a, b); }
 inline I isub(I a, I b) { return _mm512_sub_epi32(a, b); }
 inline I iand(I a, I b) { return _mm512_and_si512(a, b); }
 inline I ior(I a, I b) { return _mm512_or_si512(a, b); }
+inline I imin(I a, I b) { return _mm512_min_epi32(a, b); }
 inline I imax(I a, I b) { return _mm512_max_epi32(a, b); }
 template <int n>
 inline I shl(I a) {
@@ -83,6 +84,17 @@ inline void store_bf16(uint16_t* p, F x) { _mm256_storeu_si256(reinterpret_cast<
 inline void store_bf16_part(uint16_t* p, F x, int64_t n) {
   _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1), narrow_bf16(x));
 }
+// Elements 0, 2, 4 .. and 1, 3, 5 .. of 2 * kLanes floats.
+inline void split_pairs(const float* p, F& even, F& odd) {
+  const F a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + kLanes);
+  const I index = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  even = _mm512_permutex2var_ps(a, index, b);
+  odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(index, _mm512_set1_epi32(1)), b);
+}
+inline I load_int(const void* p) { return _mm512_loadu_si512(p); }
+inline void store_int(void* p, I x) { _mm512_storeu_si512(p, x); }
+// The low bytes of the lanes.
+inline void store_bytes(uint8_t* p, I x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x)); }
 // x on the bf16 grid, as fp32.
 inline F round_bf16(F x) { return widen_bf16(narrow_bf16(x)); }
 

@@ -129,6 +129,9 @@ inline I iand(I a, I b) {
 inline I ior(I a, I b) {
   return each(a, b, [](int32_t x, int32_t y) { return x | y; });
 }
+inline I imin(I a, I b) {
+  return each(a, b, [](int32_t x, int32_t y) { return x < y ? x : y; });
+}
 inline I imax(I a, I b) {
   return each(a, b, [](int32_t x, int32_t y) { return x > y ? x : y; });
 }
@@ -184,6 +187,23 @@ inline void store_bf16_part(uint16_t* p, F x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = narrow_bf16(x.lane[i]);
 }
 inline void store_bf16(uint16_t* p, F x) { store_bf16_part(p, x, kLanes); }
+// Elements 0, 2, 4 .. and 1, 3, 5 .. of 2 * kLanes floats.
+inline void split_pairs(const float* p, F& even, F& odd) {
+  for (int i = 0; i < kLanes; ++i) {
+    even.lane[i] = p[2 * i];
+    odd.lane[i] = p[2 * i + 1];
+  }
+}
+inline I load_int(const void* p) {
+  I y;
+  __builtin_memcpy(&y, p, sizeof y);
+  return y;
+}
+inline void store_int(void* p, I x) { __builtin_memcpy(p, &x, sizeof x); }
+// The low bytes of the lanes.
+inline void store_bytes(uint8_t* p, I x) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(x.lane[i]);
+}
 // x on the bf16 grid, as fp32.
 inline F round_bf16(F x) {
   for (float& lane : x.lane) lane = as_float(static_cast<int32_t>(static_cast<uint32_t>(narrow_bf16(lane)) << 16));

@@ -1,0 +1,196 @@
+// Kernels over one row beside the norms: residual streams, rotation, quantised rows, gates, for the ISA namespace
+// FOLIO_ISA.
+#pragma once
+
+#ifndef FOLIO_ISA
+#error "included by the translation unit of an ISA"
+#endif
+
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/math_kernels.h"
+#include "ops/cpu/row_kernels.h"
+
+namespace folio::cpu::FOLIO_ISA {
+
+inline void collapse(const CollapseArgs& args) {
+  for (int64_t d = 0; d < args.hidden; d += kLanes) {
+    F sum = zero();
+    for (int64_t s = 0; s < args.streams; ++s) {
+      sum = fma(splat(args.mix[s]), load_bf16_up_to(args.x + s * args.hidden, d, args.hidden), sum);
+    }
+    store_bf16_up_to(args.out, sum, d, args.hidden);
+  }
+}
+
+template <int S>
+inline void expand_streams(const ExpandArgs& args) {
+  for (int64_t d = 0; d < args.hidden; d += kLanes) {
+    F x[S];
+    for (int s = 0; s < S; ++s) x[s] = load_bf16_up_to(args.x + s * args.hidden, d, args.hidden);
+    const F y = load_bf16_up_to(args.y, d, args.hidden);
+    for (int j = 0; j < S; ++j) {
+      F sum = mul(splat(args.comb[j]), x[0]);
+      for (int i = 1; i < S; ++i) sum = fma(splat(args.comb[i * S + j]), x[i], sum);
+      store_bf16_up_to(args.x + j * args.hidden, fma(splat(args.post[j]), y, sum), d, args.hidden);
+    }
+  }
+}
+
+inline void expand(const ExpandArgs& args) {
+  switch (args.streams) {
+    case 1:
+      return expand_streams<1>(args);
+    case 2:
+      return expand_streams<2>(args);
+    case 3:
+      return expand_streams<3>(args);
+    case 4:
+      return expand_streams<4>(args);
+    case 5:
+      return expand_streams<5>(args);
+    case 6:
+      return expand_streams<6>(args);
+    case 7:
+      return expand_streams<7>(args);
+    default:
+      return expand_streams<8>(args);
+  }
+}
+
+inline float inject(const InjectArgs& args) {
+  F dots = zero(), xx = zero(), kk = zero();
+  for (int64_t d = 0; d < args.hidden; d += kLanes) {
+    const F x = load_bf16_up_to(args.x, d, args.hidden), k = load_bf16_up_to(args.key, d, args.hidden);
+    const F weight = mul(load_up_to(args.q_weight, d, args.hidden), load_up_to(args.k_weight, d, args.hidden));
+    dots = fma(mul(x, weight), k, dots);
+    xx = fma(x, x, xx);
+    kk = fma(k, k, kk);
+  }
+  const auto n = static_cast<float>(args.hidden);
+  const float norm = inverse_root(sum(xx) / n + args.eps) * inverse_root(sum(kk) / n + args.eps);
+  const float dot = sum(dots) * norm * args.dot_scale;
+  const float size = __builtin_fabsf(dot);
+  const float root = __builtin_sqrtf(size > 1e-6f || size != size ? size : 1e-6f);
+  float lanes[kLanes];
+  store(lanes, sigmoid(splat(__builtin_copysignf(root, dot))));
+  const float gate = args.image ? 0.0f : lanes[0];
+  for (int64_t d = 0; d < args.hidden; d += kLanes) {
+    const F value = mul(splat(gate), load_bf16_up_to(args.value, d, args.hidden));
+    store_bf16_up_to(args.x, add(load_bf16_up_to(args.x, d, args.hidden), value), d, args.hidden);
+  }
+  return gate;
+}
+
+// kLanes pairs: a pair is a dword, its first element in the low half.
+inline I rotate_pairs(I pairs, F cos, F sin) {
+  const F a = from_bits(shl<16>(pairs)), b = from_bits(iand(pairs, isplat(-0x10000)));
+  const F x = round_bf16(sub(mul(a, cos), mul(b, sin))), y = round_bf16(add(mul(a, sin), mul(b, cos)));
+  return ior(shr<16>(bits(x)), bits(y));
+}
+
+inline void rotate(const RotateRowArgs& args) {
+  const F sign = splat(args.inverse ? -1.0f : 1.0f);
+  for (int64_t j = 0; j < args.pairs; j += kLanes) {
+    const int64_t n = args.pairs - j < kLanes ? args.pairs - j : kLanes;
+    float table[2 * kLanes] = {};
+    __builtin_memcpy(table, args.rope + 2 * j, static_cast<size_t>(n) * 2 * sizeof(float));
+    F cos, sin;
+    split_pairs(table, cos, sin);
+    sin = mul(sin, sign);
+    for (int64_t h = 0; h < args.heads; ++h) {
+      uint16_t* x = args.x + h * args.head_stride + 2 * j;
+      if (n == kLanes) {
+        store_int(x, rotate_pairs(load_int(x), cos, sin));
+        continue;
+      }
+      uint16_t part[2 * kLanes] = {};
+      __builtin_memcpy(part, x, static_cast<size_t>(n) * 4);
+      store_int(part, rotate_pairs(load_int(part), cos, sin));
+      __builtin_memcpy(x, part, static_cast<size_t>(n) * 4);
+    }
+  }
+}
+
+inline void pool(const PoolArgs& args) {
+  for (int64_t c = 0; c < args.dim; c += kLanes) {
+    const F g0 = load_up_to(args.gate0, c, args.dim), g1 = load_up_to(args.gate1, c, args.dim);
+    const F top = max(g0, g1);
+    const F e0 = exp(sub(g0, top)), e1 = exp(sub(g1, top));
+    const F total = add(e0, e1);
+    const F first = mul(load_up_to(args.kv0, c, args.dim), div(e0, total));
+    const F second = mul(load_up_to(args.kv1, c, args.dim), div(e1, total));
+    store_bf16_up_to(args.out, add(first, second), c, args.dim);
+  }
+}
+
+inline void affinity(const float* z, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const F a = sqrt(softplus(load_up_to(z, i, n)));
+    if (n - i >= kLanes) {
+      store(y + i, a);
+    } else {
+      store_part(y + i, a, n - i);
+    }
+  }
+}
+
+// One group of 32 in natural order, rounded but with the signs of the inputs, zeros included; returns the scale byte.
+inline int32_t load_round8(const uint16_t* x, F (&rounded)[32 / kLanes]) {
+  for (int i = 0; i < 32 / kLanes; ++i) rounded[i] = load_bf16(x + i * kLanes);
+  const int32_t exponent = round_group8(rounded);
+  for (int i = 0; i < 32 / kLanes; ++i) {
+    const I sign = iand(bits(load_bf16(x + i * kLanes)), isplat(INT32_MIN));
+    rounded[i] = from_bits(ior(bits(rounded[i]), sign));
+  }
+  return exponent;
+}
+
+inline void quantize8(const uint16_t* x, int64_t n, uint8_t* codes, uint8_t* scales) {
+  for (int64_t g = 0; g < n; g += 32) {
+    F v[32 / kLanes];
+    const int32_t exponent = load_round8(x + g, v);
+    scales[g / 32] = static_cast<uint8_t>(exponent);
+    const F inverse = from_bits(isplat((254 - exponent) << 23));
+    for (int i = 0; i < 32 / kLanes; ++i) {
+      const F q = mul(v[i], inverse);
+      const F magnitude = abs(q);
+      // Normal codes are the upper bits; below 2^-6 the multiple of 2^-9, which is the larger of the two there.
+      const I normal = isub(shr<20>(bits(magnitude)), isplat((127 - 7) << 3));
+      const I step = imin(to_int(mul(magnitude, splat(512.0f))), isplat(8));
+      const I sign = iand(shr<24>(bits(q)), isplat(0x80));
+      store_bytes(codes + g + i * kLanes, ior(imax(normal, step), sign));
+    }
+  }
+}
+
+inline void round8(const uint16_t* x, int64_t n, uint16_t* out) {
+  for (int64_t g = 0; g < n; g += 32) {
+    F v[32 / kLanes];
+    load_round8(x + g, v);
+    for (int i = 0; i < 32 / kLanes; ++i) store_bf16(out + g + i * kLanes, v[i]);
+  }
+}
+
+inline float log_sum(const float* logits, int64_t n, int64_t* index) {
+  F top = splat(-__builtin_inff());
+  for (int64_t i = 0; i + kLanes <= n; i += kLanes) top = max(load(logits + i), top);
+  float most = largest(top);
+  for (int64_t i = n / kLanes * kLanes; i < n; ++i) most = logits[i] > most ? logits[i] : most;
+  int64_t first = 0;
+  while (first + 1 < n && logits[first] != most) ++first;
+  *index = first;
+  F total = zero();
+  for (int64_t i = 0; i < n; i += kLanes) {
+    if (n - i >= kLanes) {
+      total = add(total, exp(sub(load(logits + i), splat(most))));
+    } else {
+      float tail[kLanes];
+      for (float& lane : tail) lane = -__builtin_inff();
+      __builtin_memcpy(tail, logits + i, static_cast<size_t>(n - i) * sizeof(float));
+      total = add(total, exp(sub(load(tail), splat(most))));
+    }
+  }
+  return sum(total);
+}
+
+}  // namespace folio::cpu::FOLIO_ISA
