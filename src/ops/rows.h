@@ -88,9 +88,10 @@ struct Rows {
   }
   // Entries of a ratio-`ratio` plane that row r may see: those whose last token is at or before it (spec 6.6).
   int32_t visible(int32_t r, int32_t ratio) const { return (position[r] + 1) / ratio; }
-  // The entry that row r completes, or -1.
+  // The entry that row r completes and that is not in the cache already, or -1.
   int32_t completed(int32_t r, int32_t ratio) const {
-    return (position[r] + 1) % ratio == 0 ? position[r] / ratio : -1;
+    if ((position[r] + 1) % ratio != 0 || position[r] < spans[request[r]].write_from) return -1;
+    return position[r] / ratio;
   }
 };
 

@@ -24,7 +24,7 @@ void write_paged(const WritePagedArgs& args, RowFormat packed) {
   std::vector<float> x(static_cast<size_t>(args.plane.dim));
   for (int32_t r = 0; r < rows.count; ++r) {
     const int32_t entry = rows.completed(r, args.ratio);
-    if (entry < 0 || rows.position[r] < rows.spans[rows.request[r]].write_from) continue;
+    if (entry < 0) continue;
     scalar::widen(args.x + static_cast<int64_t>(r) * args.plane.dim, args.plane.dim, x.data());
     const int32_t* table = rows.page_tables + static_cast<int64_t>(rows.request[r]) * rows.page_table_stride;
     encode_row(packed, args.plane.format, x.data(), args.plane.dim, args.plane.at(table, entry));
