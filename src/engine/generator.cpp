@@ -28,7 +28,7 @@ void Sequence::cover(int64_t positions) {
 
 void Sequence::begin_span(int64_t rows) {
   cover(position_ + rows);
-  runner_.builder().add_request(slot_, position_ == 0, pages_);
+  runner_.builder().add_request({.slot = slot_, .restart = position_ == 0}, pages_);
   position_ += rows;
 }
 

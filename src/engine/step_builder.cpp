@@ -14,6 +14,10 @@ StepBuilder::StepBuilder(Device& device, const StepLimits& limits) : limits_(lim
     row_request_ = arena.take<int32_t>(limits.max_rows);
     spans_ = arena.take<RequestSpan>(limits.max_requests);
     head_rows_ = arena.take<int32_t>(limits.max_head_rows);
+    decoder_rows_ = arena.take<int32_t>(limits.max_rows);
+    decoder_request_ = arena.take<int32_t>(limits.max_rows);
+    decoder_spans_ = arena.take<RequestSpan>(limits.max_requests);
+    head_in_decoder_ = arena.take<int32_t>(limits.max_head_rows);
     page_tables_ = arena.take<int32_t>(int64_t{limits.max_requests} * limits.max_pages);
     sampling_ = arena.take<SamplingParams>(limits.max_head_rows);
     return arena.used();
@@ -25,6 +29,10 @@ StepBuilder::StepBuilder(Device& device, const StepLimits& limits) : limits_(lim
              .row_request = row_request_,
              .spans = spans_,
              .head_rows = head_rows_,
+             .decoder_rows = decoder_rows_,
+             .decoder_request = decoder_request_,
+             .decoder_spans = decoder_spans_,
+             .head_in_decoder = head_in_decoder_,
              .page_tables = page_tables_,
              .page_table_stride = limits.max_pages};
 }
@@ -33,29 +41,41 @@ void StepBuilder::clear() {
   inputs_.num_rows = 0;
   inputs_.num_requests = 0;
   inputs_.num_head_rows = 0;
+  inputs_.num_decoder_rows = 0;
   sampled_rows_ = 0;
 }
 
-void StepBuilder::add_request(int32_t slot, bool restart, std::span<const int32_t> pages) {
+void StepBuilder::add_request(const RequestSpan& span, std::span<const int32_t> pages) {
   const int32_t index = inputs_.num_requests++;
   FOLIO_CHECK(index < limits_.max_requests && std::ssize(pages) <= limits_.max_pages);
-  spans_[index] = {.first_row = inputs_.num_rows, .slot = slot, .restart = restart};
+  spans_[index] = span;
+  spans_[index].first_row = inputs_.num_rows;
+  spans_[index].num_rows = 0;
+  spans_[index].sampled_row = -1;
+  decoder_spans_[index] = spans_[index];
+  decoder_spans_[index].first_row = inputs_.num_decoder_rows;
   std::copy(pages.begin(), pages.end(), page_tables_ + int64_t{index} * limits_.max_pages);
 }
 
-void StepBuilder::add_row(RowInput input, bool image) {
-  const int32_t row = inputs_.num_rows++;
-  FOLIO_CHECK(row < limits_.max_rows && inputs_.num_requests > 0);
+void StepBuilder::add_row(RowInput input, bool image, bool decoder) {
+  const int32_t row = inputs_.num_rows++, request = inputs_.num_requests - 1;
+  FOLIO_CHECK(row < limits_.max_rows && request >= 0);
   row_inputs_[row] = input;
   row_image_[row] = image;
-  row_request_[row] = inputs_.num_requests - 1;
-  ++spans_[inputs_.num_requests - 1].num_rows;
+  row_request_[row] = request;
+  ++spans_[request].num_rows;
+  if (!decoder) return;
+  decoder_rows_[inputs_.num_decoder_rows] = row;
+  decoder_request_[inputs_.num_decoder_rows++] = request;
+  ++decoder_spans_[request].num_rows;
 }
 
 void StepBuilder::add_head_row() {
   const int32_t index = inputs_.num_head_rows++;
   FOLIO_CHECK(index < limits_.max_head_rows && inputs_.num_rows > 0);
   head_rows_[index] = inputs_.num_rows - 1;
+  head_in_decoder_[index] = inputs_.num_decoder_rows - 1;
+  FOLIO_CHECK(decoder_rows_[head_in_decoder_[index]] == head_rows_[index], "a head row that the decoder does not run");
 }
 
 void StepBuilder::add_sampled_row(const SamplingParams& params) {

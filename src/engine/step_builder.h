@@ -22,9 +22,11 @@ class StepBuilder {
 
   // Starts over with an empty step.
   void clear();
-  // Starts the span of a request; the rows added next are its rows. `pages` must cover every position of the span.
-  void add_request(int32_t slot, bool restart, std::span<const int32_t> pages);
-  void add_row(RowInput input, bool image = false);
+  // Starts the span of a request: its slot, restart and replay bounds are taken from `span`; the rows added next are
+  // its rows. `pages` must cover every position of the span.
+  void add_request(const RequestSpan& span, std::span<const int32_t> pages);
+  // `decoder`: the row's position is at or after the span's decoder_start.
+  void add_row(RowInput input, bool image = false, bool decoder = true);
   // Sends the row added last through the head. Throws nothing; more than max_head_rows is a bug.
   void add_head_row();
   // The same, sampled with `params`; the sample becomes the slot's last token. Either all head rows of a step sample or
@@ -43,6 +45,10 @@ class StepBuilder {
   int32_t* row_request_;
   RequestSpan* spans_;
   int32_t* head_rows_;
+  int32_t* decoder_rows_;
+  int32_t* decoder_request_;
+  RequestSpan* decoder_spans_;
+  int32_t* head_in_decoder_;
   int32_t* page_tables_;
   SamplingParams* sampling_;
   StepInputs inputs_;

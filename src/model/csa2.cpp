@@ -5,30 +5,62 @@
 
 namespace folio {
 
+void Transformer::keys(Pass& pass, int layer) {
+  const AttentionWeights& weights = weights_.layers[static_cast<size_t>(layer)].attention;
+  const StepInputs& in = pass.step.inputs;
+  const int64_t dim = config_.head_dim;
+  const RingRows& ring = pass.cache.window[static_cast<size_t>(layer)];
+  if (topology_[layer].kv_owner == layer) compress(pass, layer);
+
+  // From the last owner on, rows before decoder_start have nobody left to read them.
+  if (layer == topology_.first_decoder_layer && in.num_decoder_rows != in.num_rows) {
+    narrow(pass, ws_.decoder, in.decoder_rows, in.num_decoder_rows);
+    pass.rows.count = in.num_decoder_rows;
+    pass.rows.spans = in.decoder_spans;
+    pass.rows.request = in.decoder_request;
+    pass.rows.position = ws_.decoder.positions;
+    pass.rows.image = ws_.decoder.image;
+    if (pass.count == 0) return;
+  }
+
+  const int64_t n = pass.count;
+  ops_.quantized_linear({.weight = weights.wkv.get(), .x = pass.at->input, .rows = n, .out = ws_.latent});
+  norm(ws_.latent, weights.kv_norm.get(), n, ws_.latent);
+  rotate(ws_.latent, n, 1, dim, topology_[layer].ratio == 0 ? pass.at->rope_plain : pass.at->rope_scaled);
+  pass.trace.window(concat("layers.", layer, ".window"), ws_.latent, n, dim);
+  ops_.encode_window({.x = ws_.latent, .rows = n, .ring = ring, .out = ws_.window_rows});
+
+  // In the last layer only rows that need logits have a query. A trace shows them all.
+  if (layer == config_.num_hidden_layers - 1 && n != in.num_head_rows && !pass.trace.on()) {
+    if (in.num_head_rows > 0) {
+      narrow(pass, ws_.head, in.head_in_decoder, in.num_head_rows);
+      pass.query_rows = in.head_in_decoder;
+    } else {
+      ops_.write_window({.rows = pass.rows, .encoded = ws_.window_rows, .ring = ring});
+      pass.count = 0;
+    }
+  }
+}
+
 void Transformer::attention(Pass& pass, int layer) {
   const AttentionWeights& weights = weights_.layers[static_cast<size_t>(layer)].attention;
   const LayerTopology& topology = topology_[layer];
-  const Rows& rows = pass.rows;
-  const int64_t n = rows.count, heads = config_.num_attention_heads, dim = config_.head_dim;
-  const float* rope = topology.ratio == 0 ? ws_.rope_plain : ws_.rope_scaled;
+  const int64_t n = pass.count, heads = config_.num_attention_heads, dim = config_.head_dim;
+  const float* rope = topology.ratio == 0 ? pass.at->rope_plain : pass.at->rope_scaled;
   const RingRows& ring = pass.cache.window[static_cast<size_t>(layer)];
   const std::string key = concat("layers.", layer);
 
-  ops_.quantized_linear({.weight = weights.wq_a.get(), .x = ws_.input, .rows = n, .out = ws_.query_latent});
+  ops_.quantized_linear({.weight = weights.wq_a.get(), .x = pass.at->input, .rows = n, .out = ws_.query_latent});
   norm(ws_.query_latent, weights.q_norm.get(), n, ws_.query_latent);
   pass.trace.put(key + ".attn.qr", ws_.query_latent, {n, config_.q_lora_rank});
   ops_.quantized_linear({.weight = weights.wq_b.get(), .x = ws_.query_latent, .rows = n, .out = ws_.query});
   rotate(ws_.query, n, heads, dim, rope);
 
-  ops_.quantized_linear({.weight = weights.wkv.get(), .x = ws_.input, .rows = n, .out = ws_.latent});
-  norm(ws_.latent, weights.kv_norm.get(), n, ws_.latent);
-  rotate(ws_.latent, n, 1, dim, rope);
-  pass.trace.window(key + ".window", ws_.latent, n, dim);
-  ops_.encode_window({.x = ws_.latent, .rows = n, .ring = ring, .out = ws_.window_rows});
-
-  if (topology.kv_owner == layer) compress(pass, layer);
   if (topology.index_source == layer) index_select(pass, layer);
-  AttendArgs args{.rows = rows,
+  AttendArgs args{.rows = pass.rows,
+                  .decoder = layer >= topology_.first_decoder_layer,
+                  .query_rows = pass.query_rows,
+                  .num_queries = static_cast<int32_t>(n),
                   .query = ws_.query,
                   .encoded = ws_.window_rows,
                   .ring = ring,
@@ -45,7 +77,7 @@ void Transformer::attention(Pass& pass, int layer) {
   }
   ops_.attend(args);
   pass.trace.put(key + ".attn.core", ws_.core, {n, heads, dim});
-  ops_.write_window({.rows = rows, .encoded = ws_.window_rows, .ring = ring});
+  ops_.write_window({.rows = pass.rows, .encoded = ws_.window_rows, .ring = ring});
 
   rotate(ws_.core, n, heads, dim, rope, true);
   ops_.grouped_linear(
@@ -62,21 +94,21 @@ void Transformer::compress(Pass& pass, int layer) {
   const std::string key = concat("layers.", layer);
 
   if (ratio == 2) {
-    ops_.linear({.weight = weights.wkv.get(), .x = ws_.input, .rows = n, .out_f32 = ws_.compress_kv});
-    ops_.linear({.weight = weights.wgate.get(), .x = ws_.input, .rows = n, .out_f32 = ws_.compress_gate});
+    ops_.linear({.weight = weights.wkv.get(), .x = pass.at->input, .rows = n, .out_f32 = ws_.compress_kv});
+    ops_.linear({.weight = weights.wgate.get(), .x = pass.at->input, .rows = n, .out_f32 = ws_.compress_gate});
     ops_.compress({.rows = rows,
                    .kv = ws_.compress_kv,
                    .gate = ws_.compress_gate,
                    .pending = owner.pending,
                    .pooled = ws_.entry});
   } else {
-    ops_.linear({.weight = weights.wkv.get(), .x = ws_.input, .rows = n, .out = ws_.entry});
+    ops_.linear({.weight = weights.wkv.get(), .x = pass.at->input, .rows = n, .out = ws_.entry});
   }
   norm(ws_.entry, weights.norm.get(), n, ws_.entry);
   pass.trace.entries(key + ".latent", rows, ratio, ws_.entry, dim);
 
   // The index key comes from the latent before its rotation.
-  const float* rope = ratio == 2 ? ws_.rope_group : ws_.rope_scaled;
+  const float* rope = ratio == 2 ? ws_.rope_group : pass.at->rope_scaled;
   ops_.linear({.weight = weights.wk.get(), .x = ws_.entry, .rows = n, .out = ws_.index_key});
   norm(ws_.index_key, weights.k_norm.get(), n, ws_.index_key);
   rotate(ws_.index_key, n, 1, index_dim, rope);
@@ -91,16 +123,18 @@ void Transformer::compress(Pass& pass, int layer) {
 void Transformer::index_select(Pass& pass, int layer) {
   const IndexerWeights& weights = weights_.layers[static_cast<size_t>(layer)].attention.indexer;
   const LayerTopology& topology = topology_[layer];
-  const int64_t n = pass.rows.count, heads = config_.index_n_heads, dim = config_.index_head_dim;
+  const int64_t n = pass.count, heads = config_.index_n_heads, dim = config_.index_head_dim;
 
   ops_.quantized_linear({.weight = weights.wq_b.get(), .x = ws_.query_latent, .rows = n, .out = ws_.index_query});
-  rotate(ws_.index_query, n, heads, dim, ws_.rope_scaled);
-  ops_.linear({.weight = weights.weights_proj.get(), .x = ws_.input, .rows = n, .out = ws_.index_weights});
+  rotate(ws_.index_query, n, heads, dim, pass.at->rope_scaled);
+  ops_.linear({.weight = weights.weights_proj.get(), .x = pass.at->input, .rows = n, .out = ws_.index_weights});
   const double scale = std::pow(static_cast<double>(dim), -0.5) * std::pow(static_cast<double>(heads), -0.5);
   ops_.scale(
       {.x = ws_.index_weights, .scale = static_cast<float>(scale), .count = n * heads, .out = ws_.index_weights});
 
   IndexSelectArgs args{.rows = pass.rows,
+                       .query_rows = pass.query_rows,
+                       .num_queries = static_cast<int32_t>(n),
                        .ratio = topology.ratio,
                        .query = ws_.index_query,
                        .head_weights = ws_.index_weights,

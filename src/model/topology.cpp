@@ -1,5 +1,7 @@
 #include "model/topology.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 
 namespace folio {
@@ -58,6 +60,15 @@ Topology make_topology(const Config& config) {
       config.kv_source_layer_ids.empty() ? config.num_hidden_layers : config.kv_source_layer_ids.back();
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) topology.layers.push_back(make_layer(config, layer));
   return topology;
+}
+
+std::optional<std::string> decoder_replay_refusal(const Config& config, const Topology& topology) {
+  if (topology.kv_owners.empty()) return "the model has no KV owner";
+  if (topology.first_decoder_layer + 1 >= config.num_hidden_layers) return "no layer follows the last KV owner";
+  for (const int layer : config.engram_layer_ids) {
+    if (layer > topology.first_decoder_layer) return concat("Engram at layer ", layer, " follows the last KV owner");
+  }
+  return std::nullopt;
 }
 
 }  // namespace folio

@@ -1,6 +1,8 @@
 // The layer schedule (spec/model.md 2): what each layer owns and what it reads from which other layer.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,5 +46,8 @@ struct Topology {
 
 // The schedule of a config that parse_config() has accepted.
 Topology make_topology(const Config& config);
+
+// Why decoder replay cannot work for a model: nothing if it can.
+std::optional<std::string> decoder_replay_refusal(const Config& config, const Topology& topology);
 
 }  // namespace folio

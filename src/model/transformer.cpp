@@ -84,20 +84,14 @@ Transformer::Transformer(Device& device, Ops& ops, const Checkpoint& checkpoint,
 StepOutputs Transformer::forward(const Step& step, const CacheView& cache, TraceSink* trace) {
   FOLIO_CHECK(step.inputs.num_rows > 0 && step.inputs.num_rows <= max_rows_);
   FOLIO_CHECK(trace == nullptr || trace_scores_ > 0, "no room was reserved for a trace");
-  Pass pass{.step = step, .cache = cache, .rows = begin(step, cache), .trace = Tracer(trace)};
-  ops_.embed({.table = weights_.embed.get(),
-              .row_inputs = step.inputs.row_inputs,
-              .ids = ws_.ids,
-              .embeddings = step.inputs.embeddings,
-              .rows = pass.rows.count,
-              .streams = static_cast<int32_t>(config_.hc_mult),
-              .out = ws_.streams,
-              .mix = ws_.mix});
-  for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
+  Pass pass{.step = step, .cache = cache, .trace = Tracer(trace), .rows = {}};
+  begin(pass);
+  bool rows_left = true;
+  for (int layer = 0; layer < config_.num_hidden_layers && rows_left; ++layer) {
     if (topology_[layer].engram >= 0) engram(pass, layer);
-    block(pass, layer);
+    rows_left = block(pass, layer);
   }
-  const StepOutputs outputs = head(pass);
+  const StepOutputs outputs = rows_left ? head(pass) : StepOutputs{};
   ops_.commit({.inputs = step.inputs,
                .cursors = cache.cursors,
                .cursor_stride = cache.cursor_stride,
@@ -106,31 +100,58 @@ StepOutputs Transformer::forward(const Step& step, const CacheView& cache, Trace
   return outputs;
 }
 
-Rows Transformer::begin(const Step& step, const CacheView& cache) {
-  const StepInputs& in = step.inputs;
+void Transformer::begin(Pass& pass) {
+  const StepInputs& in = pass.step.inputs;
   ops_.begin_step({.inputs = in,
-                   .cursors = cache.cursors,
-                   .cursor_stride = cache.cursor_stride,
+                   .cursors = pass.cache.cursors,
+                   .cursor_stride = pass.cache.cursor_stride,
                    .engram = engram_hash_.view(),
                    .rope_pairs = static_cast<int32_t>(config_.qk_rope_head_dim / 2),
                    .plain_frequencies = plain_frequencies_.data(),
                    .scaled_frequencies = scaled_frequencies_.data(),
                    .ids = ws_.ids,
-                   .positions = ws_.positions,
+                   .positions = ws_.all.positions,
+                   .image = ws_.all.image,
                    .compressed = ws_.compressed,
                    .engram_rows = ws_.engram_rows,
                    .engram_layer_stride = max_rows_ * (config_.engram_layer_ids.empty() ? 0 : config_.engram_columns()),
-                   .rope_plain = ws_.rope_plain,
-                   .rope_scaled = ws_.rope_scaled,
+                   .rope_plain = ws_.all.rope_plain,
+                   .rope_scaled = ws_.all.rope_scaled,
                    .rope_group = ws_.rope_group});
-  return {.count = in.num_rows,
-          .num_requests = in.num_requests,
-          .spans = in.spans,
-          .request = in.row_request,
-          .position = ws_.positions,
-          .image = in.row_image,
-          .page_tables = in.page_tables,
-          .page_table_stride = in.page_table_stride};
+  pass.at = &ws_.all;
+  pass.count = in.num_rows;
+  pass.rows = {.count = in.num_rows,
+               .num_requests = in.num_requests,
+               .spans = in.spans,
+               .request = in.row_request,
+               .position = ws_.all.positions,
+               .image = ws_.all.image,
+               .page_tables = in.page_tables,
+               .page_table_stride = in.page_table_stride};
+  ops_.embed({.table = weights_.embed.get(),
+              .row_inputs = in.row_inputs,
+              .ids = ws_.ids,
+              .embeddings = in.embeddings,
+              .rows = in.num_rows,
+              .streams = static_cast<int32_t>(config_.hc_mult),
+              .out = ws_.all.streams,
+              .mix = ws_.all.mix});
+}
+
+void Transformer::narrow(Pass& pass, const RowBuffers& to, const int32_t* index, int64_t count) {
+  const auto gather = [&](const auto* from, auto* out, int64_t width) {
+    ops_.gather_rows({.x = from, .index = index, .rows = count, .row_bytes = width * int64_t{sizeof *out}, .out = out});
+  };
+  const RowBuffers& from = *pass.at;
+  gather(from.streams, to.streams, config_.hc_mult * config_.hidden_size);
+  gather(from.mix, to.mix, config_.hc_mult);
+  gather(from.input, to.input, config_.hidden_size);
+  gather(from.positions, to.positions, 1);
+  gather(from.image, to.image, 1);
+  gather(from.rope_plain, to.rope_plain, config_.qk_rope_head_dim);
+  gather(from.rope_scaled, to.rope_scaled, config_.qk_rope_head_dim);
+  pass.at = &to;
+  pass.count = count;
 }
 
 void Transformer::norm(const bf16* x, const Weight* weight, int64_t rows, bf16* out) {
@@ -153,28 +174,35 @@ void Transformer::rotate(bf16* x, int64_t rows, int64_t heads, int64_t dim, cons
 }
 
 StepOutputs Transformer::head(Pass& pass) {
-  const int64_t rows = pass.rows.count, hidden = config_.hidden_size;
+  const int64_t hidden = config_.hidden_size;
   const StepInputs& in = pass.step.inputs;
   StepOutputs outputs;
   if (in.num_head_rows == 0) return outputs;
-  ops_.hyper_collapse({.streams = ws_.streams,
-                       .mix = ws_.mix,
-                       .rows = rows,
+  ops_.hyper_collapse({.streams = pass.at->streams,
+                       .mix = pass.at->mix,
+                       .rows = pass.count,
                        .num_streams = static_cast<int32_t>(config_.hc_mult),
                        .hidden = hidden,
                        .out = ws_.output});
-  pass.trace.put("hidden", ws_.output, {rows, hidden});
-  ops_.gather_rows(
-      {.x = ws_.output, .index = in.head_rows, .rows = in.num_head_rows, .cols = hidden, .out = ws_.head_input});
-  norm(ws_.head_input, weights_.norm.get(), in.num_head_rows, ws_.head_input);
-  ops_.linear({.weight = weights_.head.get(), .x = ws_.head_input, .rows = in.num_head_rows, .out_f32 = ws_.logits});
+  pass.trace.put("hidden", ws_.output, {pass.count, hidden});
+  const bf16* rows = ws_.output;
+  if (pass.count != in.num_head_rows) {
+    ops_.gather_rows({.x = ws_.output,
+                      .index = in.head_in_decoder,
+                      .rows = in.num_head_rows,
+                      .row_bytes = hidden * int64_t{sizeof(bf16)},
+                      .out = ws_.head.input});
+    rows = ws_.head.input;
+  }
+  norm(rows, weights_.norm.get(), in.num_head_rows, ws_.head.input);
+  ops_.linear({.weight = weights_.head.get(), .x = ws_.head.input, .rows = in.num_head_rows, .out_f32 = ws_.logits});
   outputs.logits = ws_.logits;
   if (pass.step.sampling != nullptr) {
     ops_.sample({.logits = ws_.logits,
                  .vocab = config_.vocab_size,
                  .num_rows = in.num_head_rows,
                  .head_rows = in.head_rows,
-                 .positions = ws_.positions,
+                 .positions = ws_.all.positions,
                  .params = pass.step.sampling,
                  .sampled = ws_.sampled,
                  .logprobs = ws_.logprobs});

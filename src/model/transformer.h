@@ -40,25 +40,32 @@ class Transformer {
   const Topology& topology() const { return topology_; }
 
  private:
-  // What the parts of one forward share.
+  // What the parts of one forward share. Rows drop out on the way: at the first decoder layer those that only feed the
+  // compressed entries, inside the last layer those that need no logits.
   struct Pass {
     const Step& step;
     const CacheView& cache;
-    Rows rows;
     Tracer trace;
+    Rows rows;                       // of keys and window rows
+    const RowBuffers* at = nullptr;  // the rows that go on, `count` of them
+    int64_t count = 0;
+    const int32_t* query_rows = nullptr;  // place of each in `rows`; null: the same rows
   };
 
-  Rows begin(const Step& step, const CacheView& cache);
+  void begin(Pass& pass);
   void engram(Pass& pass, int layer);
-  void block(Pass& pass, int layer);
-  void hyper_mix(const HyperWeights& weights, int64_t rows, float* pre);
-  void expand(int64_t rows);
-  // out = RMSNorm of the streams collapsed by `mix`.
-  void sublayer_input(const float* mix, const Weight* norm, int64_t rows, bf16* out);
+  // False when no row is left after the layer's keys.
+  bool block(Pass& pass, int layer);
+  void hyper_mix(Pass& pass, const HyperWeights& weights, float* pre);
+  void expand(Pass& pass);
+  // The rows' normed sublayer input: their streams collapsed by `mix`.
+  void sublayer_input(Pass& pass, const float* mix, const Weight* norm);
+  void keys(Pass& pass, int layer);
   void attention(Pass& pass, int layer);
   void compress(Pass& pass, int layer);
   void index_select(Pass& pass, int layer);
   void moe(Pass& pass, int layer);
+  void narrow(Pass& pass, const RowBuffers& to, const int32_t* index, int64_t count);
   StepOutputs head(Pass& pass);
 
   void norm(const bf16* x, const Weight* weight, int64_t rows, bf16* out);

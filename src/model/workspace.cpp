@@ -10,20 +10,23 @@ Workspace::Workspace(Arena& arena, const Config& config, const WorkspaceLimits& 
   const auto engram_layers = static_cast<int64_t>(config.engram_layer_ids.size());
   const int64_t columns = engram_layers > 0 ? config.engram_columns() : 0;
 
+  for (RowBuffers* rows : {&all, &decoder, &head}) {
+    rows->streams = arena.take<bf16>(n * streams_wide);
+    rows->mix = arena.take<float>(n * config.hc_mult);
+    rows->input = arena.take<bf16>(n * config.hidden_size);
+    rows->positions = arena.take<int32_t>(n);
+    rows->image = arena.take<uint8_t>(n);
+    rows->rope_plain = arena.take<float>(n * config.qk_rope_head_dim);
+    rows->rope_scaled = arena.take<float>(n * config.qk_rope_head_dim);
+  }
   ids = arena.take<int32_t>(n);
-  positions = arena.take<int32_t>(n);
   compressed = arena.take<int32_t>(n);
   engram_rows = arena.take<int64_t>(engram_layers * n * columns);
-  rope_plain = arena.take<float>(n * config.qk_rope_head_dim);
-  rope_scaled = arena.take<float>(n * config.qk_rope_head_dim);
   rope_group = arena.take<float>(n * config.qk_rope_head_dim);
 
-  streams = arena.take<bf16>(n * streams_wide);
-  mix = arena.take<float>(n * config.hc_mult);
   pre = arena.take<float>(n * config.hc_mult);
   post = arena.take<float>(n * config.hc_mult);
   comb = arena.take<float>(n * config.hc_mult * config.hc_mult);
-  input = arena.take<bf16>(n * config.hidden_size);
   output = arena.take<bf16>(n * config.hidden_size);
 
   query_latent = arena.take<bf16>(n * config.q_lora_rank);
@@ -50,7 +53,6 @@ Workspace::Workspace(Arena& arena, const Config& config, const WorkspaceLimits& 
   engram_kv = arena.take<bf16>(engram_layers > 0 ? n * (config.hc_mult + 1) * config.hidden_size : 0);
   engram_gate = arena.take<float>(n * config.hc_mult);
 
-  head_input = arena.take<bf16>(std::max(n, limits.max_head_rows) * config.hidden_size);
   logits = arena.take<float>(limits.max_head_rows * config.vocab_size);
   sampled = arena.take<int32_t>(limits.max_head_rows);
   logprobs = arena.take<float>(limits.max_head_rows);

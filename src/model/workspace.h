@@ -15,16 +15,28 @@ struct WorkspaceLimits {
   int64_t trace_scores = 0;      // index scores kept per row for traces; 0 without a trace
 };
 
-struct Workspace {
-  // The device part of the step, from begin_step.
-  int32_t *ids, *positions, *compressed;
-  int64_t* engram_rows;                          // [Engram layers, n, columns]
-  float *rope_plain, *rope_scaled, *rope_group;  // [n, pairs, 2]
+// What travels with a row from layer to layer. Three sets: all rows, those that the decoder layers run, and the head
+// rows.
+struct RowBuffers {
+  bf16* streams;  // [n, S, D]
+  float* mix;     // [n, S] handed to the next site
+  bf16* input;    // [n, D] normed input of a sublayer
+  int32_t* positions;
+  uint8_t* image;
+  float *rope_plain, *rope_scaled;  // [n, pairs, 2]
+};
 
-  bf16* streams;            // [n, S, D]
-  float *mix, *pre, *post;  // [n, S]: mix handed to the next site; coefficients of the current one
-  float* comb;              // [n, S, S]
-  bf16 *input, *output;     // [n, D] of a sublayer: normed input, result
+struct Workspace {
+  RowBuffers all, decoder, head;
+
+  // The rest of the device part of the step, from begin_step.
+  int32_t *ids, *compressed;
+  int64_t* engram_rows;  // [Engram layers, n, columns]
+  float* rope_group;     // [n, pairs, 2]
+
+  float *pre, *post;  // [n, S]: coefficients of the current site
+  float* comb;        // [n, S, S]
+  bf16* output;       // [n, D] of a sublayer
 
   bf16* query_latent;      // [n, q_lora_rank]
   bf16 *query, *core;      // [n, H, d]

@@ -27,10 +27,14 @@ struct WriteWindowArgs {
 // One softmax per query and head over a list with fixed slots: window positions oldest first in slots 0 .. window-1
 // (empty slots last), then the selected compressed rows ascending, and the sink in the denominator only. Probabilities
 // are rounded to bf16 relative to the running maximum at borders of 64 slots; fp32 ones make the denominator. The
-// window comes from the ring for positions before the step and from `encoded` for the step's own.
+// window comes from the ring for positions before the step and from `encoded` for the step's own. Queries may be fewer
+// than rows: query i belongs to row query_rows[i].
 struct AttendArgs {
   Rows rows;
-  const bf16* query = nullptr;         // [rows, heads, dim], rotated
+  bool decoder = false;                 // the span's bound on the window: decoder_start too, or window_floor alone
+  const int32_t* query_rows = nullptr;  // [num_queries] ascending; null: every row
+  int32_t num_queries = 0;
+  const bf16* query = nullptr;         // [queries, heads, dim], rotated
   const std::byte* encoded = nullptr;  // [rows, ring.row_stride]
   RingRows ring;
   int32_t window = 0;
@@ -40,7 +44,10 @@ struct AttendArgs {
   const Weight* sink = nullptr;  // kVector [heads]
   int32_t heads = 0;
   int32_t dim = 0;
-  bf16* out = nullptr;  // [rows, heads, dim], before the inverse rotation
+  bf16* out = nullptr;  // [queries, heads, dim], before the inverse rotation
+
+  int32_t queries() const { return query_rows != nullptr ? num_queries : rows.count; }
+  int32_t row_of(int32_t query_index) const { return query_rows != nullptr ? query_rows[query_index] : query_index; }
 };
 
 }  // namespace folio

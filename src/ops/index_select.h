@@ -18,9 +18,11 @@ enum class CandidateRole : uint8_t {
 // place. When every visible entry would be selected and nobody asks for scores, none is computed.
 struct IndexSelectArgs {
   Rows rows;
+  const int32_t* query_rows = nullptr;  // [num_queries] rows that select, ascending; null: every row
+  int32_t num_queries = 0;
   int32_t ratio = 1;
-  const bf16* query = nullptr;         // [rows, heads, keys.dim], rotated, not yet quantised
-  const bf16* head_weights = nullptr;  // [rows, heads], scaled
+  const bf16* query = nullptr;         // [queries, heads, keys.dim], rotated, not yet quantised
+  const bf16* head_weights = nullptr;  // [queries, heads], scaled
   int32_t heads = 0;
   PagedRows keys;
   int32_t topk = 0;
@@ -34,6 +36,9 @@ struct IndexSelectArgs {
   // For traces only; null otherwise. Scores of all visible entries, row r at scores + r * scores_stride.
   bf16* scores = nullptr;
   int64_t scores_stride = 0;
+
+  int32_t queries() const { return query_rows != nullptr ? num_queries : rows.count; }
+  int32_t row_of(int32_t query_index) const { return query_rows != nullptr ? query_rows[query_index] : query_index; }
 };
 
 // out = bf(x * scale), for the index head weights (spec 6.4).

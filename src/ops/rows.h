@@ -24,13 +24,24 @@ struct RowInput {
   int32_t value = 0;
 };
 
-// One request's part of a step.
+// One request's part of a step. Positions in it are constants of the request, not of the step.
 struct RequestSpan {
   int32_t first_row = 0;  // its rows are first_row .. first_row + num_rows - 1
   int32_t num_rows = 0;
   int32_t slot = 0;          // STATE slot
-  int32_t restart = 0;       // 1: the slot begins at position 0; begin_step resets its cursor
   int32_t sampled_row = -1;  // index among the head rows whose sample becomes the slot's last token; -1: none
+
+  // A slot that begins anew: its cursor is set to `start`, with the tokens before it, newest first, -1 where there is
+  // none or an image position.
+  int32_t restart = 0;  // 1: begins
+  int32_t start = 0;
+  int32_t history[kMaxEngramHistory] = {-1, -1, -1, -1, -1, -1, -1};
+
+  // Bounded replay (spec runtime 4). No layer sees a window position below window_floor; decoder layers run positions
+  // from decoder_start on and see none below it; compressed entries that end below write_from are in the cache already.
+  int32_t window_floor = 0;
+  int32_t decoder_start = 0;
+  int32_t write_from = 0;
 };
 
 // The host part of a step: shapes by value, contents in staging whose addresses never change. Immutable once enqueued.
@@ -43,7 +54,14 @@ struct StepInputs {
   const int32_t* row_request = nullptr;  // [num_rows] index of the row's span
   const RequestSpan* spans = nullptr;    // [num_requests]
   const int32_t* head_rows = nullptr;    // [num_head_rows] rows that go through the head, ascending
-  const int32_t* page_tables = nullptr;  // [num_requests, page_table_stride] PAGE ids, oldest first
+  // The rows that the decoder layers run: ascending, and at least the head rows. Spans and requests as above, over
+  // these rows in their order.
+  int32_t num_decoder_rows = 0;
+  const int32_t* decoder_rows = nullptr;       // [num_decoder_rows]
+  const int32_t* decoder_request = nullptr;    // [num_decoder_rows]
+  const RequestSpan* decoder_spans = nullptr;  // [num_requests]
+  const int32_t* head_in_decoder = nullptr;    // [num_head_rows] place of each head row among the decoder rows
+  const int32_t* page_tables = nullptr;        // [num_requests, page_table_stride] PAGE ids, oldest first
   int32_t page_table_stride = 0;
   const uint16_t* embeddings = nullptr;  // [any, hidden] bf16 bits; read by rows of source kEmbedding
 };
@@ -63,11 +81,17 @@ struct Rows {
   const int32_t* page_tables = nullptr;  // [num_requests, page_table_stride]
   int32_t page_table_stride = 0;
 
+  // First position that a row of span `request` sees in its window rings, beside the window's own length.
+  int32_t window_floor(int32_t request_index, bool decoder) const {
+    const RequestSpan& span = spans[request_index];
+    return decoder && span.decoder_start > span.window_floor ? span.decoder_start : span.window_floor;
+  }
   // Entries of a ratio-`ratio` plane that row r may see: those whose last token is at or before it (spec 6.6).
   int32_t visible(int32_t r, int32_t ratio) const { return (position[r] + 1) / ratio; }
-  // The entry that row r completes, or -1.
+  // The entry that row r completes and that is not in the cache already, or -1.
   int32_t completed(int32_t r, int32_t ratio) const {
-    return (position[r] + 1) % ratio == 0 ? position[r] / ratio : -1;
+    if ((position[r] + 1) % ratio != 0 || position[r] < spans[request[r]].write_from) return -1;
+    return position[r] / ratio;
   }
 };
 

@@ -21,7 +21,7 @@ struct EngramHash {
   int32_t columns() const { return (max_ngram - 1) * heads; }
 };
 
-// Derives the device part of a step (spec runtime 2.8): resets the slots that restart; then ids, positions, rotation
+// Derives the device part of a step (spec runtime 2.8): sets up the slots that restart; then ids, positions, rotation
 // tables, and per Engram layer the table rows of every row, with n-grams that look back through the step's own rows
 // into the slot's history and stop at DEAD positions (spec 8.3).
 struct BeginStepArgs {
@@ -36,6 +36,7 @@ struct BeginStepArgs {
 
   int32_t* ids = nullptr;          // out [rows] token id, -1 for rows of source kEmbedding
   int32_t* positions = nullptr;    // out [rows]
+  uint8_t* image = nullptr;        // out [rows] the inputs' row_image
   int32_t* compressed = nullptr;   // out [rows] compressed id or kDeadId
   int64_t* engram_rows = nullptr;  // out [num_layers, max_rows, columns]
   int64_t engram_layer_stride = 0;
@@ -66,13 +67,13 @@ struct EmbedArgs {
   float* mix = nullptr;  // [rows, streams]: (1, 0, ...) (spec 4.1)
 };
 
-// out[i] = x[index[i]], rows of `cols` bf16 values.
+// out[i] = x[index[i]] for rows of `row_bytes` bytes. `out` and `x` do not overlap.
 struct GatherRowsArgs {
-  const bf16* x = nullptr;
+  const void* x = nullptr;
   const int32_t* index = nullptr;  // [rows]
   int64_t rows = 0;
-  int64_t cols = 0;
-  bf16* out = nullptr;
+  int64_t row_bytes = 0;
+  void* out = nullptr;
 };
 
 }  // namespace folio

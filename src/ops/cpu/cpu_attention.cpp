@@ -26,7 +26,7 @@ struct AttendList {
     const RequestSpan& span = a.rows.spans[request];
     position = a.rows.position[r];
     step_start = a.rows.position[span.first_row];
-    first = std::max<int64_t>(0, position - a.window + 1);
+    first = std::max<int64_t>(a.rows.window_floor(request, a.decoder), position - a.window + 1);
     window_rows = position - first + 1;
     selected = a.selected != nullptr ? a.selected + static_cast<int64_t>(r) * a.topk : nullptr;
     selected_rows = 0;
@@ -74,9 +74,9 @@ const void* CpuOps::widen_row(const AttendArgs& args, bool in_window, RowAddress
   return out;
 }
 
-AttendArgsOfRow CpuOps::attend_row_args(const AttendArgs& args, int64_t row, int64_t head, int64_t heads,
+AttendArgsOfRow CpuOps::attend_row_args(const AttendArgs& args, int64_t query, int64_t head, int64_t heads,
                                         std::byte* scratch) const {
-  const int64_t at = (row * args.heads + head) * args.dim;
+  const int64_t at = (query * args.heads + head) * args.dim;
   return {bits_of(args.query) + at,
           heads,
           args.dim,
@@ -86,15 +86,15 @@ AttendArgsOfRow CpuOps::attend_row_args(const AttendArgs& args, int64_t row, int
           scratch};
 }
 
-// All heads of one row, with the thread's cache of widened rows: direct-mapped, one part for window positions and one
+// All heads of one query, with the thread's cache of widened rows: direct-mapped, one part for window positions and one
 // for rows of the main plane. A row that would take the place of another row of the same chunk goes to a spare place.
-void CpuOps::attend_row(const AttendArgs& args, int32_t row, ThreadScratch& scratch) const {
-  const AttendList list(args, row);
+void CpuOps::attend_row(const AttendArgs& args, int32_t query, ThreadScratch& scratch) const {
+  const AttendList list(args, args.row_of(query));
   const int64_t row_bytes = args.dim * element_bytes(kernels_);
   const auto window_places = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(args.window)));
   const int64_t rest = row_cache_rows() - window_places;
   const auto main_places = rest > 0 ? static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rest))) : 0;
-  const AttendArgsOfRow kernel_args = attend_row_args(args, row, 0, args.heads, scratch.attend);
+  const AttendArgsOfRow kernel_args = attend_row_args(args, query, 0, args.heads, scratch.attend);
   kernels_.attend_begin(kernel_args);
   for (int64_t chunk = 0; chunk < list.chunks(); ++chunk) {
     const void* rows[kAttendChunk + 1];
@@ -127,17 +127,17 @@ void CpuOps::attend_row(const AttendArgs& args, int32_t row, ThreadScratch& scra
 }
 
 void CpuOps::attend_rows(const AttendArgs& args) {
-  const int64_t run = std::clamp<int64_t>(args.rows.count / (4 * pool_.threads()), 1, kRun);
+  const int64_t run = std::clamp<int64_t>(args.queries() / (4 * pool_.threads()), 1, kRun);
   ++attend_epoch_;
   for (ThreadScratch& scratch : scratch_.threads) scratch.cache_epoch = attend_epoch_;
-  pool_.parallel_for(args.rows.count, run, [&](int64_t begin, int64_t end, int thread) {
+  pool_.parallel_for(args.queries(), run, [&](int64_t begin, int64_t end, int thread) {
     ThreadScratch& scratch = scratch_.threads[static_cast<size_t>(thread)];
     for (int64_t r = begin; r < end; ++r) attend_row(args, static_cast<int32_t>(r), scratch);
   });
 }
 
-void CpuOps::attend_together(const AttendArgs& args, int32_t row) {
-  const AttendList list(args, row);
+void CpuOps::attend_together(const AttendArgs& args, int32_t query) {
+  const AttendList list(args, args.row_of(query));
   const int64_t row_bytes = args.dim * element_bytes(kernels_);
   const int64_t chunks = list.chunks();
   Scratch& s = scratch_;
@@ -158,7 +158,7 @@ void CpuOps::attend_together(const AttendArgs& args, int32_t row) {
     const int64_t head = group * heads, count = std::min(heads, args.heads - head);
     if (count <= 0) return;
     const AttendArgsOfRow kernel_args =
-        attend_row_args(args, row, head, count, s.threads[static_cast<size_t>(thread)].attend);
+        attend_row_args(args, query, head, count, s.threads[static_cast<size_t>(thread)].attend);
     kernels_.attend_begin(kernel_args);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       if (s.list_counts[chunk] == 0) continue;
@@ -171,8 +171,8 @@ void CpuOps::attend_together(const AttendArgs& args, int32_t row) {
 void CpuOps::attend(const AttendArgs& args) {
   FOLIO_CHECK(args.dim % 32 == 0 && args.dim <= limits_.head_dim && args.heads <= limits_.heads, args.dim);
   FOLIO_CHECK(args.window + (args.selected != nullptr ? args.topk : 0) <= limits_.list_length);
-  if (pool_.threads() == 1 || args.rows.count >= 2 * pool_.threads()) return attend_rows(args);
-  for (int32_t r = 0; r < args.rows.count; ++r) attend_together(args, r);
+  if (pool_.threads() == 1 || args.queries() >= 2 * pool_.threads()) return attend_rows(args);
+  for (int32_t i = 0; i < args.queries(); ++i) attend_together(args, i);
 }
 
 }  // namespace folio::cpu

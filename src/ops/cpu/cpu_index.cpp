@@ -113,9 +113,9 @@ void CpuOps::select_scored(const IndexSelectArgs& args, int32_t row, const Threa
 void CpuOps::index_select(const IndexSelectArgs& args) {
   if (!has_kernel(args)) return ReferenceOps::index_select(args);
   FOLIO_CHECK(args.heads <= limits_.index_heads && args.keys.dim <= limits_.index_dim, args.heads, " ", args.keys.dim);
-  const auto pack = [&](int32_t row, const ThreadScratch& scratch) {
-    FOLIO_CHECK(args.rows.visible(row, args.ratio) <= limits_.max_visible);
-    const int64_t at = static_cast<int64_t>(row) * args.heads;
+  const auto pack = [&](int32_t query, const ThreadScratch& scratch) {
+    FOLIO_CHECK(args.rows.visible(args.row_of(query), args.ratio) <= limits_.max_visible);
+    const int64_t at = static_cast<int64_t>(query) * args.heads;
     kernels_.index_query({bits_of(args.query) + at * args.keys.dim, bits_of(args.head_weights) + at, args.heads,
                           args.keys.dim, scratch.index_query});
   };
@@ -126,26 +126,28 @@ void CpuOps::index_select(const IndexSelectArgs& args) {
                bits_of(args.scores) + row * args.scores_stride);
   };
 
-  const int32_t rows = args.rows.count;
-  if (rows >= 2 * pool_.threads() || pool_.threads() == 1) {
-    pool_.parallel_for(rows, 1, [&](int64_t r, int64_t, int thread) {
-      const auto row = static_cast<int32_t>(r);
+  const int32_t queries = args.queries();
+  if (queries >= 2 * pool_.threads() || pool_.threads() == 1) {
+    pool_.parallel_for(queries, 1, [&](int64_t i, int64_t, int thread) {
+      const auto query = static_cast<int32_t>(i);
+      const int32_t row = args.row_of(query);
       const ThreadScratch& scratch = scratch_.threads[static_cast<size_t>(thread)];
       if (select_all(args, row)) return;
-      pack(row, scratch);
+      pack(query, scratch);
       if (args.scores != nullptr) trace(row, scratch);
       const Competitors competitors(args, row);
       score_keys(
-          args, row, scratch.index_query, [&](int64_t i) { return competitors.entry(i); }, 0, competitors.count,
+          args, row, scratch.index_query, [&](int64_t k) { return competitors.entry(k); }, 0, competitors.count,
           scratch.scores);
       select_scored(args, row, scratch);
     });
     return;
   }
   const ThreadScratch& scratch = scratch_.threads.front();
-  for (int32_t row = 0; row < rows; ++row) {
+  for (int32_t query = 0; query < queries; ++query) {
+    const int32_t row = args.row_of(query);
     if (select_all(args, row)) continue;
-    pack(row, scratch);
+    pack(query, scratch);
     if (args.scores != nullptr) trace(row, scratch);
     const Competitors competitors(args, row);
     pool_.parallel_for(competitors.count, kPart, [&](int64_t begin, int64_t end, int) {

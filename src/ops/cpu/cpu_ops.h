@@ -164,11 +164,11 @@ class CpuOps final : public ReferenceOps {
 
   int64_t row_cache_rows() const;
   const void* widen_row(const AttendArgs& args, bool in_window, RowAddress row, void* out) const;
-  AttendArgsOfRow attend_row_args(const AttendArgs& args, int64_t row, int64_t head, int64_t heads,
+  AttendArgsOfRow attend_row_args(const AttendArgs& args, int64_t query, int64_t head, int64_t heads,
                                   std::byte* scratch) const;
-  void attend_row(const AttendArgs& args, int32_t row, ThreadScratch& scratch) const;
+  void attend_row(const AttendArgs& args, int32_t query, ThreadScratch& scratch) const;
   void attend_rows(const AttendArgs& args);
-  void attend_together(const AttendArgs& args, int32_t row);
+  void attend_together(const AttendArgs& args, int32_t query);
 
   template <typename Entry>
   void score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query, const Entry& entry, int64_t begin,

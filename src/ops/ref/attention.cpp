@@ -28,7 +28,8 @@ List attended(const AttendArgs& args, int32_t r) {
     decode_row(format, codes, scales, args.dim, list.rows.data() + list.rows.size() - args.dim);
     list.slots.push_back(slot);
   };
-  const int64_t first = std::max<int64_t>(0, position - args.window + 1);
+  const int64_t first =
+      std::max<int64_t>(args.rows.window_floor(args.rows.request[r], args.decoder), position - args.window + 1);
   for (int64_t p = first; p <= position; ++p) {
     const RowAddress row = p >= step_start
                                ? args.ring.row_at(const_cast<std::byte*>(args.encoded), span.first_row + p - step_start)
@@ -55,15 +56,15 @@ void ReferenceOps::attend(const AttendArgs& args) {
   const float* sink = host(args.sink).floats;
   std::vector<float> query(static_cast<size_t>(dim)), part(static_cast<size_t>(dim)), total(static_cast<size_t>(dim));
   std::vector<double> sum(static_cast<size_t>(dim));
-  for (int32_t r = 0; r < args.rows.count; ++r) {
-    const List list = attended(args, r);
+  for (int32_t i = 0; i < args.queries(); ++i) {
+    const List list = attended(args, args.row_of(i));
     const size_t n = list.slots.size();
     std::vector<float> scores(n);
     for (int32_t h = 0; h < args.heads; ++h) {
-      const int64_t head = static_cast<int64_t>(r) * args.heads + h;
+      const int64_t head = static_cast<int64_t>(i) * args.heads + h;
       scalar::widen(args.query + head * dim, dim, query.data());
-      for (size_t i = 0; i < n; ++i) {
-        scores[i] = scalar::dot(query.data(), list.rows.data() + i * static_cast<size_t>(dim), dim) * score_scale;
+      for (size_t j = 0; j < n; ++j) {
+        scores[j] = scalar::dot(query.data(), list.rows.data() + j * static_cast<size_t>(dim), dim) * score_scale;
       }
       float maximum = kFirstMaximum, denominator = 0;
       std::fill(total.begin(), total.end(), 0.0f);
@@ -75,11 +76,11 @@ void ReferenceOps::attend(const AttendArgs& args) {
         maximum = top;
         double probabilities = 0;
         std::fill(sum.begin(), sum.end(), 0.0);
-        for (size_t i = begin; i < end; ++i) {
-          const float p = scalar::exp(scores[i] - maximum);
+        for (size_t j = begin; j < end; ++j) {
+          const float p = scalar::exp(scores[j] - maximum);
           probabilities += static_cast<double>(p);
           const auto weight = static_cast<double>(bf16_round(p));
-          const float* value = list.rows.data() + i * static_cast<size_t>(dim);
+          const float* value = list.rows.data() + j * static_cast<size_t>(dim);
           for (size_t d = 0; d < sum.size(); ++d) sum[d] += weight * static_cast<double>(value[d]);
         }
         denominator = denominator * rescale + static_cast<float>(probabilities);

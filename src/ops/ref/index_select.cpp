@@ -27,11 +27,11 @@ std::vector<int32_t> top_indices(const std::vector<float>& values, int32_t k) {
   return order;
 }
 
-// Scores of a row's visible entries (spec 6.5).
-std::vector<float> score(const IndexSelectArgs& args, int32_t r, int32_t visible) {
+// Scores of the visible entries of query i, which belongs to row r (spec 6.5).
+std::vector<float> score(const IndexSelectArgs& args, int32_t i, int32_t r, int32_t visible) {
   const int64_t dim = args.keys.dim;
   std::vector<float> query(static_cast<size_t>(args.heads * dim)), key(static_cast<size_t>(dim));
-  scalar::widen(args.query + r * args.heads * dim, args.heads * dim, query.data());
+  scalar::widen(args.query + i * args.heads * dim, args.heads * dim, query.data());
   for (int32_t h = 0; h < args.heads; ++h) {
     float* head = query.data() + h * dim;
     uint8_t codes[kMaxRowDim / 2], scales[kMaxRowDim / 32];
@@ -47,7 +47,7 @@ std::vector<float> score(const IndexSelectArgs& args, int32_t r, int32_t visible
     double sum = 0;
     for (int32_t h = 0; h < args.heads; ++h) {
       const float d = bf16_round(scalar::dot(query.data() + h * dim, key.data(), dim));
-      const float weight = to_float(args.head_weights[r * args.heads + h]);
+      const float weight = to_float(args.head_weights[i * args.heads + h]);
       sum += static_cast<double>(bf16_round(std::max(d, 0.0f) * weight));
     }
     scores[static_cast<size_t>(j)] = bf16_round(static_cast<float>(sum));
@@ -75,8 +75,9 @@ void store_padded(const std::vector<int32_t>& values, int32_t width, int32_t* ou
 }  // namespace
 
 void ReferenceOps::index_select(const IndexSelectArgs& args) {
-  for (int32_t r = 0; r < args.rows.count; ++r) {
-    std::vector<float> scores = score(args, r, args.rows.visible(r, args.ratio));
+  for (int32_t i = 0; i < args.queries(); ++i) {
+    const int32_t r = args.row_of(i);
+    std::vector<float> scores = score(args, i, r, args.rows.visible(r, args.ratio));
     if (args.scores != nullptr) {
       for (size_t j = 0; j < scores.size(); ++j)
         args.scores[r * args.scores_stride + static_cast<int64_t>(j)] = to_bf16(scores[j]);
@@ -87,8 +88,8 @@ void ReferenceOps::index_select(const IndexSelectArgs& args) {
                    candidates);
     } else if (args.role == CandidateRole::kRead) {
       std::vector<float> masked(scores.size(), kNever);
-      for (int32_t i = 0; i < args.candidate_blocks && candidates[i] >= 0; ++i) {
-        const auto begin = static_cast<size_t>(candidates[i]) * static_cast<size_t>(args.candidate_size);
+      for (int32_t b = 0; b < args.candidate_blocks && candidates[b] >= 0; ++b) {
+        const auto begin = static_cast<size_t>(candidates[b]) * static_cast<size_t>(args.candidate_size);
         const size_t end = std::min(scores.size(), begin + static_cast<size_t>(args.candidate_size));
         for (size_t j = begin; j < end; ++j) masked[j] = scores[j];
       }

@@ -13,9 +13,14 @@ SlotCursor& cursor(std::byte* cursors, int64_t stride, int32_t slot) {
   return *reinterpret_cast<SlotCursor*>(cursors + slot * stride);
 }
 
-void reset(SlotCursor& state) {
+// A slot at position span.start, as if the tokens before it had been run there.
+void restart(SlotCursor& state, const RequestSpan& span, const EngramHash& hash) {
   state = SlotCursor{};
-  std::fill(std::begin(state.history), std::end(state.history), kDeadId);
+  state.position = span.start;
+  for (int lag = 0; lag < kMaxEngramHistory; ++lag) {
+    const int32_t id = span.history[lag];
+    state.history[lag] = id < 0 || hash.num_layers == 0 ? kDeadId : hash.compressed[id];
+  }
 }
 
 // cos and sin of the fp32 angle position * frequency (spec 5.3), evaluated in double and rounded once.
@@ -61,12 +66,13 @@ void ReferenceOps::begin_step(const BeginStepArgs& args) {
   for (int32_t s = 0; s < in.num_requests; ++s) {
     const RequestSpan& span = in.spans[s];
     SlotCursor& state = cursor(args.cursors, args.cursor_stride, span.slot);
-    if (span.restart) reset(state);
+    if (span.restart) restart(state, span, hash);
     for (int32_t i = 0; i < span.num_rows; ++i) {
       const int32_t row = span.first_row + i;
       const RowInput& input = in.row_inputs[row];
       const auto position = static_cast<int32_t>(state.position) + i;
       args.positions[row] = position;
+      args.image[row] = in.row_image[row];
       switch (input.source) {
         case RowSource::kToken:
           args.ids[row] = input.value;
@@ -111,9 +117,10 @@ void ReferenceOps::embed(const EmbedArgs& args) {
 }
 
 void ReferenceOps::gather_rows(const GatherRowsArgs& args) {
+  const auto* x = static_cast<const std::byte*>(args.x);
+  auto* out = static_cast<std::byte*>(args.out);
   for (int64_t i = 0; i < args.rows; ++i) {
-    std::memcpy(args.out + i * args.cols, args.x + args.index[i] * args.cols,
-                static_cast<size_t>(args.cols) * sizeof(bf16));
+    std::memcpy(out + i * args.row_bytes, x + args.index[i] * args.row_bytes, static_cast<size_t>(args.row_bytes));
   }
 }
 

@@ -1,0 +1,20 @@
+// How the engine schedules. Flags of docs/architecture.md.
+#pragma once
+
+#include <cstdint>
+
+namespace folio {
+
+struct EngineConfig {
+  int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 2048;     // rows of a step
+  int32_t long_prefill_token_threshold = 0;  // most rows of one prefill in a step; 0 = no limit
+  bool mix_prefill_and_decode = true;        // both may share a step
+  int32_t depth = 1;                         // steps in flight: 1 or 2
+  bool prefix_cache = true;
+  bool decoder_replay = true;                // --[no-]decoder-swa-bounded-replay
+  bool encoder_replay = true;                // --[no-]encoder-swa-bounded-replay; off: state images
+  int64_t state_checkpoint_interval = 8192;  // tokens between images
+};
+
+}  // namespace folio

@@ -1,0 +1,67 @@
+// What the engine is asked to do, and how it answers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/images.h"
+#include "ops/sample.h"
+#include "tokenizer/token_policy.h"
+
+namespace folio {
+
+enum class FinishReason : uint8_t {
+  kLength,   // max_tokens, or the context is full
+  kStop,     // end of sentence, a stop id, or the policy
+  kAbort,    // cancelled, or the engine shut down
+  kRefused,  // could not be scheduled; the message says why
+};
+std::string_view finish_reason_name(FinishReason reason);
+
+// Bounded replay makes a run depend on where it resumed and where its decoder began; two runs with equal plans have
+// equal bits (docs/adr).
+struct ReplayPlan {
+  int64_t start = 0;          // S: first position that ran
+  int64_t resume = 0;         // R: positions before it were in shared pages
+  int64_t decoder_start = 0;  // s: first position that the decoder layers ran
+  bool operator==(const ReplayPlan&) const = default;
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;    // of the prompt, taken from the prefix cache
+  bool encoder_replay = false;  // the hit was taken by encoder replay: results are close to a cold run's, not equal
+  int32_t preemptions = 0;
+  std::vector<ReplayPlan> plans;  // one for the first run and one for each after a preemption
+};
+
+// Receives one choice's tokens in order, then one finish; never again after that. Called by the engine's thread: it
+// must not block and must not call the engine.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void on_token(int32_t choice, int32_t id, float logprob) = 0;
+  // `message` is empty unless the request was refused.
+  virtual void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) = 0;
+  // Log-probabilities of the prompt's tokens 1 .. n-1, for requests that want prompt rows; before the first token.
+  virtual void on_prompt_logprobs(const std::vector<float>& logprobs) { static_cast<void>(logprobs); }
+};
+
+struct Request {
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  int64_t max_tokens = 128;
+  std::vector<int32_t> stop_ids;  // beside the end of sentence; the stop token is part of the output
+  bool ignore_eos = false;
+  int32_t choices = 1;             // n: siblings that share the prompt; choice i samples with seed + i
+  bool exact = false;              // no decoder replay, prefix hits only where they are exact
+  bool wants_prompt_rows = false;  // every prompt row through the head; implies exact, reads no prefix
+  std::vector<std::shared_ptr<TokenPolicy>> policies;  // none, or one per choice
+  std::shared_ptr<Sink> sink;
+};
+
+}  // namespace folio

@@ -1,0 +1,68 @@
+// One choice of one request on its way through the engine. Owned by the scheduler; the engine's thread alone touches
+// it.
+#pragma once
+
+#include <optional>
+
+#include "cache/block_hash.h"
+#include "cache/state_transfer.h"
+#include "engine/request.h"
+
+namespace folio {
+
+enum class RequestStatus : uint8_t {
+  kWaiting,   // no slot, no pages
+  kRunning,   // has both
+  kFinished,  // has neither; its finish has been reported
+};
+
+struct RequestState {
+  RequestState(RequestId request_id, std::shared_ptr<const Request> the_request, int32_t the_choice, int32_t block_size)
+      : id(request_id),
+        request(std::move(the_request)),
+        choice(the_choice),
+        tokens(request->prompt),
+        hashes(block_size),
+        sampling(request->sampling) {
+    sampling.seed += static_cast<uint64_t>(choice);
+  }
+
+  RequestId id;  // of this choice
+  std::shared_ptr<const Request> request;
+  int32_t choice;
+  RequestStatus status = RequestStatus::kWaiting;
+
+  std::vector<int32_t> tokens;  // prompt and what has been sampled and reached the host
+  int64_t computed = 0;         // positions whose rows have been enqueued
+  int32_t in_flight = 0;        // samples enqueued that have not reached the host
+  int64_t prompt_length() const { return std::ssize(request->prompt); }
+  int64_t generated() const { return std::ssize(tokens) - prompt_length(); }
+  // Rows that must run before the next sample: 1 in decode, more while the host knows tokens that have not run.
+  int64_t rows_due() const { return std::ssize(tokens) + in_flight - computed; }
+
+  int32_t slot = -1;
+  std::vector<int32_t> pages;  // block table
+  BlockHashes hashes;
+  Chain chain = Chain::kExact;  // of the blocks that it publishes
+  int64_t published = 0;        // blocks of it that the prefix index has been told
+  Rungs rungs;
+
+  // Constants of the run (ops/rows.h, RequestSpan). decoder_start is fixed at first admission and kept over
+  // preemptions.
+  std::optional<int64_t> decoder_start;
+  int64_t window_floor = 0;
+  int64_t write_from = 0;
+  bool restart = false;  // the next span begins the slot anew
+
+  SamplingParams sampling;
+  bool cancelled = false;
+  RequestState* parent = nullptr;  // sibling whose prefill this one waits for
+  std::vector<float> prompt_logprobs;
+  Usage usage;
+
+  bool needs_host() const { return !request->policies.empty(); }
+  TokenPolicy* policy() const { return needs_host() ? request->policies[static_cast<size_t>(choice)].get() : nullptr; }
+  bool wants_exact() const { return request->exact || request->wants_prompt_rows; }
+};
+
+}  // namespace folio
