@@ -211,10 +211,6 @@ class HeaderReader final : public nlohmann::json_sax<json> {
              " needs ", bytes);
     }
     entry_.offset = payload_start_ + begin;
-    if (entry_.offset % dtype_size(entry_.dtype) != 0) {
-      refuse(name, " starts at byte ", entry_.offset, " of the file, which is not aligned for ",
-             dtype_name(entry_.dtype));
-    }
     header_.tensors.push_back(std::move(entry_));
   }
 

@@ -35,8 +35,8 @@ struct SafetensorsHeader {
 };
 
 // Reads and checks the header of a whole file, which nobody vouches for. Throws Error(kInvalidCheckpoint) naming
-// `origin` and the tensor unless the tensors have distinct names, known dtypes, at most four dimensions and aligned
-// offsets, and their bytes fill the payload exactly, without overlap. Touches the header's pages only.
+// `origin` and the tensor unless the tensors have distinct names, known dtypes and at most four dimensions, and
+// their bytes fill the payload exactly, without overlap. Touches the header's pages only.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::string& origin);
 
 // A mapped file with its header.
