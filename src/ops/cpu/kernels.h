@@ -211,6 +211,11 @@ struct Kernels {
   void (*attend_chunk)(const AttendArgsOfRow& args, const void* const* rows, int64_t n);
   void (*attend_end)(const AttendArgsOfRow& args);
 
+  // Probes (probe.h): reads a buffer of a multiple of 1 KiB; runs multiply-adds on registers and returns their number
+  // of FLOPs for `rounds` rounds.
+  uint64_t (*read_all)(const std::byte* data, int64_t bytes);
+  int64_t (*multiply_add)(int64_t rounds);
+
   int64_t (*index_query_bytes)(int64_t heads, int64_t dim);
   void (*index_query)(const IndexQueryArgs& args);
   void (*index_score)(const IndexScoreArgs& args);

@@ -7,6 +7,7 @@
 #include "ops/cpu/attend_kernels.h"
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/index_kernels.h"
+#include "ops/cpu/probe_kernels.h"
 #include "ops/cpu/row_kernels.h"
 #include "ops/cpu/stream_kernels.h"
 
@@ -42,6 +43,8 @@ const Kernels& avx512bf16_kernels() {
       .attend_begin = isa::attend_begin,
       .attend_chunk = isa::attend_chunk,
       .attend_end = isa::attend_end,
+      .read_all = isa::read_all,
+      .multiply_add = isa::multiply_add,
       .index_query_bytes = isa::index_query_bytes,
       .index_query = isa::index_query,
       .index_score = isa::index_score,

@@ -1,0 +1,10 @@
+// The subcommands of `folio bench`.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace folio {
+
+void add_bench_ops(CLI::App& bench);
+
+}  // namespace folio
