@@ -9,6 +9,7 @@ void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure speed as fractions of what the machine can do");
   bench->require_subcommand(1);
   add_bench_ops(*bench);
+  add_bench_step(*bench);
 }
 
 }  // namespace folio

@@ -6,5 +6,6 @@
 namespace folio {
 
 void add_bench_ops(CLI::App& bench);
+void add_bench_step(CLI::App& bench);
 
 }  // namespace folio

@@ -10,4 +10,7 @@ namespace folio {
 // there is no place to put it.
 std::string default_model_dir();
 
+// Directory of the random checkpoint of `preset` in the same place, made on first use, with progress on a terminal.
+std::string preset_model_dir(const std::string& preset);
+
 }  // namespace folio

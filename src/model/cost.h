@@ -1,4 +1,4 @@
-// What a step must move and compute at least: the denominators of benchmarks and of `folio inspect`.
+// What a row of a step must move and compute at least: the denominators of benchmarks.
 #pragma once
 
 #include "cache/geometry.h"
@@ -7,15 +7,23 @@
 
 namespace folio {
 
-struct StepCost {
-  double weight_bytes = 0;  // published bytes of the weights that one row touches, each once
-  double cache_bytes = 0;   // cached rows that one row reads
-  double flops = 0;         // of the matrix products, attention and index scores of one row
+struct RowCost {
+  double bytes = 0;
+  double flops = 0;  // two per multiply-add of a matrix product
 
-  double bytes() const { return weight_bytes + cache_bytes; }
+  RowCost& operator+=(const RowCost& other) {
+    bytes += other.bytes;
+    flops += other.flops;
+    return *this;
+  }
 };
 
-// One row with `context` positions before it; `head`: it goes through the LM head.
-StepCost row_cost(const Config& config, const Topology& topology, const Geometry& geometry, int64_t context, bool head);
+// Of the weights that one row meets: their published bytes, each once, and its products with them. A row that needs no
+// logits (`head` false) has no head, and in the last layer only its key.
+RowCost weight_cost(const Config& config, bool head);
+
+// Of attention and index selection at `position`: the cached rows that it reads, its scores and value products.
+RowCost attention_cost(const Config& config, const Topology& topology, const Geometry& geometry, int64_t position,
+                       bool head);
 
 }  // namespace folio
