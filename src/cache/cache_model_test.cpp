@@ -159,9 +159,9 @@ class Simulation {
   }
 
   static int64_t stamp_of(const Prefix& prefix) {
-    int64_t stamp = 1;
-    for (const int32_t name : prefix) stamp = stamp * 1000003 + name;
-    return stamp;
+    uint64_t stamp = 1;
+    for (const int32_t name : prefix) stamp = stamp * 1000003 + static_cast<uint64_t>(name);
+    return static_cast<int64_t>(stamp);
   }
   static void fill(std::byte* memory, const std::vector<MemoryRange>& ranges, int64_t stamp) {
     for (const MemoryRange& range : ranges) {

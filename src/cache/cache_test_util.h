@@ -1,6 +1,8 @@
 // A small cache for the tests of this room.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -27,6 +29,25 @@ inline GeometryInputs small_inputs(int32_t slack = 0) {
           .packed = true};
 }
 
+// The contract of ops/copy.h: no destination of a stage overlaps another range of the stage.
+inline void expect_independent_stages(const CopyPlan& plan) {
+  size_t first = 0;
+  for (const int32_t end : plan.stage_ends()) {
+    for (size_t i = first; i < static_cast<size_t>(end); ++i) {
+      const CopyRange& a = plan.ranges()[i];
+      const auto overlaps = [&](const std::byte* start, int64_t bytes) {
+        return start < a.destination + a.bytes && a.destination < start + bytes;
+      };
+      EXPECT_FALSE(overlaps(a.source, a.bytes)) << i;
+      for (size_t j = first; j < static_cast<size_t>(end); ++j) {
+        const CopyRange& b = plan.ranges()[j];
+        EXPECT_FALSE(i != j && (overlaps(b.source, b.bytes) || overlaps(b.destination, b.bytes))) << i << " " << j;
+      }
+    }
+    first = static_cast<size_t>(end);
+  }
+}
+
 struct SmallCache {
   explicit SmallCache(int32_t num_pages, int32_t num_slots = 4)
       : geometry(small_inputs()),
@@ -44,6 +65,7 @@ struct SmallCache {
   void run() {
     CopyPlan plan;
     copies.drain(plan);
+    expect_independent_stages(plan);
     plan.run(*ops);
     copies.complete();
   }

@@ -49,17 +49,19 @@ TEST(Geometry, RowsOfAPageAreDisjoint) {
     inputs.index_dim = 32;
     const Geometry geometry(inputs);
     const std::vector<int32_t> table = {3, 1};
+    std::vector<std::byte> pages(static_cast<size_t>(4 * geometry.page_bytes()));
     std::set<int64_t> seen;
     const auto claim = [&](const std::byte* start, int64_t bytes) {
       for (int64_t i = 0; i < bytes; ++i) {
-        const int64_t at = reinterpret_cast<intptr_t>(start) + i;
+        const int64_t at = start - pages.data() + i;
         EXPECT_TRUE(seen.insert(at).second) << at;
         const int64_t page = at / geometry.page_bytes();
         EXPECT_TRUE(page == 3 || page == 1);
       }
     };
     for (size_t owner = 0; owner < inputs.owners.size(); ++owner) {
-      for (const PagedRows& rows : {geometry.main_rows(nullptr, owner), geometry.index_rows(nullptr, owner)}) {
+      for (const PagedRows& rows :
+           {geometry.main_rows(pages.data(), owner), geometry.index_rows(pages.data(), owner)}) {
         EXPECT_EQ(rows.rows_per_page, 18 / inputs.owners[owner].ratio);
         for (int64_t j = 0; j < 2 * rows.rows_per_page; ++j) {
           const RowAddress row = rows.at(table.data(), j);
@@ -78,24 +80,25 @@ TEST(Geometry, FieldsOfASlotAreDisjointAndInside) {
   inputs.slack = 1;
   inputs.head_dim = 32;
   const Geometry geometry(inputs);
+  std::vector<std::byte> states(static_cast<size_t>(2 * geometry.state_bytes()));
   std::set<int64_t> seen;
   const auto claim = [&](const void* start, int64_t bytes) {
-    const int64_t at = reinterpret_cast<intptr_t>(start) - geometry.state_bytes();
+    const int64_t at = static_cast<const std::byte*>(start) - states.data() - geometry.state_bytes();
     for (int64_t i = at; i < at + bytes; ++i) {
       EXPECT_TRUE(i >= 0 && i < geometry.state_bytes() && seen.insert(i).second) << i;
     }
   };
   for (int32_t layer = 0; layer < 3; ++layer) {
-    const RingRows ring = geometry.window_rows(nullptr, layer);
+    const RingRows ring = geometry.window_rows(states.data(), layer);
     EXPECT_EQ(ring.ring_rows, 5);
     for (int64_t p = 100; p < 105; ++p) {
       claim(ring.at(1, p).codes, code_bytes(ring.format, ring.dim));
       claim(ring.at(1, p).scales, scale_bytes(ring.format, ring.dim));
     }
   }
-  claim(geometry.cursors(nullptr) + geometry.state_bytes(), sizeof(SlotCursor));
+  claim(geometry.cursors(states.data()) + geometry.state_bytes(), sizeof(SlotCursor));
   for (size_t owner = 0; owner < 3; ++owner) {
-    const PendingRows pending = geometry.pending_rows(nullptr, owner);
+    const PendingRows pending = geometry.pending_rows(states.data(), owner);
     EXPECT_EQ(pending.ring_rows, 3);
     for (int64_t p = 7; p < 10; ++p) {
       claim(pending.value(1, p), 32 * 4);
@@ -106,6 +109,10 @@ TEST(Geometry, FieldsOfASlotAreDisjointAndInside) {
   const auto ranges = geometry.image_ranges(1);
   ASSERT_EQ(ranges.size(), 1u);
   EXPECT_EQ(ranges[0].offset, geometry.state_bytes());
+  const auto whole = geometry.state_ranges(1);
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].offset, geometry.state_bytes());
+  EXPECT_EQ(whole[0].bytes, geometry.state_bytes());
   EXPECT_EQ(ranges[0].bytes, 512 + 64);  // 3 * 5 * 33 bytes of rings and 40 of cursor, each rounded up to 32
 }
 

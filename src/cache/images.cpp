@@ -51,7 +51,7 @@ std::optional<ImageId> ImageStore::begin_store(const ImageKey& key) {
   // Only now: reserving may have evicted the image that this one replaces.
   Named& named = by_prefix_[key.prefix];
   const auto replaced = named.encoder;
-  (key.exact ? named.exact : named.encoder) = *id;
+  (key.exact ? named.exact : named.encoder) = id;
   if (replaced) drop(*replaced);
   return id;
 }

@@ -81,6 +81,7 @@ void PrefixIndex::evict(int32_t page) {
 
 void PrefixIndex::clear() {
   std::vector<int32_t> published;
+  published.reserve(by_hash_.size());
   for (const auto& [hash, page] : by_hash_) published.push_back(page);
   // In the order of pages, so that which page is handed out next does not depend on a hash table.
   std::sort(published.begin(), published.end(), std::greater<>());

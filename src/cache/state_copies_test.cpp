@@ -195,6 +195,7 @@ TEST(StateCopies, UnitsThatAreReusedAtOnceAreReadFirst) {
   EXPECT_EQ(reused, units);
   cache.copies.store(*b, 1);
   cache.copies.drain(plan);
+  test::expect_independent_stages(plan);
   plan.run(*cache.ops);
   cache.copies.complete();
   EXPECT_EQ(image_part(cache, 2), first);
@@ -216,7 +217,17 @@ TEST(StateCopies, IndependentCopiesShareAStage) {
   cache.copies.restore(*a, 0, 0);
   cache.copies.restore(*b, 1, 0);
   cache.copies.drain(plan);
-  EXPECT_EQ(plan.stage_ends().size(), 2u);
+  EXPECT_EQ(plan.stage_ends().size(), 2u);  // one for each drain
+  cache.copies.complete();
+  // A slot that is read and then written needs a stage of its own for the write; and so does one that is written twice.
+  const auto c = cache.images.begin_store({name(3), true});
+  plan.clear();
+  cache.copies.store(*c, 0);
+  cache.copies.restore(*a, 0, 0);
+  cache.copies.restore(*b, 0, 0);
+  cache.copies.drain(plan);
+  EXPECT_EQ(plan.stage_ends().size(), 3u);
+  test::expect_independent_stages(plan);
 }
 
 TEST(StateCopies, CopiesPagesForAFork) {

@@ -142,7 +142,9 @@ TEST(CopyTransfer, AMissedBoundaryBecomesADemandedRung) {
   const auto transfer = make_copy_transfer(cache.geometry, ladder, cache.pages, cache.images);
   const PrefixMatch match = prefix.match(cache, true);
   const Resume resume = transfer->resume(match, true);
-  // 16 pages are available, and an image takes 2.
+  // Of 16 pages that are not in use, 2 hold an image that could be given up; another image takes 2.
+  const auto other = cache.images.begin_store({{1, 1}, true});
+  cache.images.complete_store(*other);
   EXPECT_EQ(transfer->admit(match, resume, 15).demand, 0);
   EXPECT_EQ(transfer->stats().demands_declined_no_room, 1);
   const Rungs rungs = transfer->admit(match, resume, 14);
