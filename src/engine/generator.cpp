@@ -46,11 +46,13 @@ std::string_view finish_reason_name(FinishReason reason) {
       return "stop";
     case FinishReason::kAbort:
       return "abort";
+    case FinishReason::kRefused:
+      return "refused";
   }
   return "?";
 }
 
-void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t max_model_len) {
+void check_tokens(std::span<const int32_t> prompt, const Config& config) {
   if (prompt.empty()) fail(ErrorCode::kInvalidArgument, "the prompt is empty: give at least one token");
   for (const int32_t id : prompt) {
     if (id < 0 || id >= config.vocab_size) {
@@ -58,6 +60,10 @@ void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t
            config.vocab_size - 1);
     }
   }
+}
+
+void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t max_model_len) {
+  check_tokens(prompt, config);
   if (std::ssize(prompt) >= max_model_len) {
     fail(ErrorCode::kInvalidArgument, "the prompt has ", prompt.size(), " tokens and the context holds ", max_model_len,
          ": shorten the prompt, or raise --max-model-len if the model allows it");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/model_runner.h"
+#include "engine/request.h"
 
 namespace folio {
 
@@ -37,8 +38,8 @@ class Sequence {
   int64_t position_ = 0;
 };
 
-enum class FinishReason : uint8_t { kLength, kStop, kAbort };
-std::string_view finish_reason_name(FinishReason reason);
+// Throws Error(kInvalidArgument) for an empty prompt or an id outside the vocabulary.
+void check_tokens(std::span<const int32_t> prompt, const Config& config);
 
 // Throws Error(kInvalidArgument) for an empty prompt, an id outside the vocabulary, or a prompt that leaves no room for
 // a token in a context of `max_model_len` tokens.

@@ -69,14 +69,23 @@ ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, 
   pages_ = std::make_unique<PagePool>(*device_, geometry_, options_.pages);
   states_ = std::make_unique<StatePool>(*device_, geometry_, options_.max_num_seqs);
   cache_ = CacheView(geometry_, *pages_, *states_);
-  builder_ = std::make_unique<StepBuilder>(*device_, StepLimits{.max_rows = options_.max_rows,
-                                                                .max_head_rows = options_.max_head_rows,
-                                                                .max_requests = options_.max_num_seqs,
-                                                                .max_pages = pages_per_request});
+  for (auto& builder : builders_) {
+    builder = std::make_unique<StepBuilder>(*device_, StepLimits{.max_rows = options_.max_rows,
+                                                                 .max_head_rows = options_.max_head_rows,
+                                                                 .max_requests = options_.max_num_seqs,
+                                                                 .max_pages = pages_per_request});
+  }
   transformer_ =
       std::make_unique<Transformer>(*device_, *ops_, files.checkpoint, topology_, files.compressed, geometry_, limits);
 }
 
-StepOutputs ModelRunner::run(TraceSink* trace) { return transformer_->forward(builder_->step(), cache_, trace); }
+StepOutputs ModelRunner::run(TraceSink* trace) { return transformer_->forward(builder().step(), cache_, trace); }
+
+StepOutputs ModelRunner::run(const CopyPlan& copies, const Step& step) {
+  run(copies);
+  return transformer_->forward(step, cache_);
+}
+
+void ModelRunner::run(const CopyPlan& copies) { copies.run(*ops_); }
 
 }  // namespace folio

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "cache/copy_plan.h"
 #include "cache/page_pool.h"
 #include "cache/state_pool.h"
 #include "engine/step_builder.h"
@@ -47,10 +48,17 @@ class ModelRunner {
 
   PagePool& pages() { return *pages_; }
   StatePool& states() { return *states_; }
-  StepBuilder& builder() { return *builder_; }
+  // Staging for `max steps in flight` steps; number 0 serves who runs one at a time.
+  static constexpr int kBuilders = 2;
+  StepBuilder& builder(int number = 0) { return *builders_[number]; }
+  Device& device() { return *device_; }
+  const Topology& topology() const { return topology_; }
 
-  // Runs the step that builder() holds. The outputs are overwritten by the next step.
+  // Runs the step that builder(0) holds. The outputs are overwritten by the next step.
   StepOutputs run(TraceSink* trace = nullptr);
+  // Runs copies, then a step.
+  StepOutputs run(const CopyPlan& copies, const Step& step);
+  void run(const CopyPlan& copies);
 
  private:
   RunnerOptions options_;
@@ -63,7 +71,7 @@ class ModelRunner {
   std::unique_ptr<PagePool> pages_;
   std::unique_ptr<StatePool> states_;
   CacheView cache_;
-  std::unique_ptr<StepBuilder> builder_;
+  std::unique_ptr<StepBuilder> builders_[kBuilders];
   std::unique_ptr<Transformer> transformer_;
 };
 

@@ -35,6 +35,7 @@ struct RequestState {
   std::vector<int32_t> tokens;  // prompt and what has been sampled and reached the host
   int64_t computed = 0;         // positions whose rows have been enqueued
   int32_t in_flight = 0;        // samples enqueued that have not reached the host
+  int32_t spans_in_flight = 0;  // scheduled spans whose step has not come back
   int64_t prompt_length() const { return std::ssize(request->prompt); }
   int64_t generated() const { return std::ssize(tokens) - prompt_length(); }
   // Rows that must run before the next sample: 1 in decode, more while the host knows tokens that have not run.
@@ -56,7 +57,7 @@ struct RequestState {
 
   SamplingParams sampling;
   bool cancelled = false;
-  RequestState* parent = nullptr;  // sibling whose prefill this one waits for
+  RequestState* parent = nullptr;  // sibling whose prefill this one shares; it is in no queue until that is done
   std::vector<float> prompt_logprobs;
   Usage usage;
 

@@ -78,11 +78,11 @@ void StepBuilder::add_head_row() {
   FOLIO_CHECK(decoder_rows_[head_in_decoder_[index]] == head_rows_[index], "a head row that the decoder does not run");
 }
 
-void StepBuilder::add_sampled_row(const SamplingParams& params) {
+void StepBuilder::add_sampled_row(const SamplingParams& params, bool commits) {
   add_head_row();
   const int32_t index = inputs_.num_head_rows - 1;
   sampling_[index] = params;
-  spans_[inputs_.num_requests - 1].sampled_row = index;
+  if (commits) spans_[inputs_.num_requests - 1].sampled_row = index;
   ++sampled_rows_;
 }
 

@@ -27,11 +27,11 @@ class StepBuilder {
   void add_request(const RequestSpan& span, std::span<const int32_t> pages);
   // `decoder`: the row's position is at or after the span's decoder_start.
   void add_row(RowInput input, bool image = false, bool decoder = true);
-  // Sends the row added last through the head. Throws nothing; more than max_head_rows is a bug.
+  // Sends the row added last through the head, without sampling. More than max_head_rows is a bug.
   void add_head_row();
-  // The same, sampled with `params`; the sample becomes the slot's last token. Either all head rows of a step sample or
-  // none does.
-  void add_sampled_row(const SamplingParams& params);
+  // The same, sampled with `params`; `commits`: the sample becomes the slot's last token. Either all head rows of a
+  // step sample or none does.
+  void add_sampled_row(const SamplingParams& params, bool commits = true);
 
   // The step built so far. Its arrays stay as they are until clear().
   Step step() const;

@@ -16,6 +16,7 @@ struct SamplingParams {
   float top_p = 1;        // smallest set of most likely tokens whose probability reaches this
   float min_p = 0;        // drops tokens less likely than this share of the most likely one
   uint64_t seed = 0;      // the draw of a position depends on (seed, position) alone
+  int32_t forced = -1;    // not -1: this id is taken, for its log-probability
 };
 
 struct SampleArgs {

@@ -22,7 +22,9 @@ void ReferenceOps::sample(const SampleArgs& args) {
     for (int64_t id = 0; id < args.vocab; ++id) total += std::exp(static_cast<double>(logits[id]) - top);
 
     int32_t chosen = best;
-    if (params.temperature >= kGreedyTemperature) {
+    if (params.forced >= 0) {
+      chosen = params.forced;
+    } else if (params.temperature >= kGreedyTemperature) {
       // Unnormalised probabilities, the most likely token's being 1.
       candidates_.clear();
       for (int32_t id = 0; id < args.vocab; ++id) {

@@ -1,0 +1,187 @@
+#include "engine/block_manager.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace folio {
+namespace {
+
+std::unique_ptr<StateTransfer> make_transfer(const Geometry& geometry, const EngineConfig& config, PagePool& pages,
+                                             ImageStore& images, int32_t history_tokens) {
+  if (config.encoder_replay) return make_replay_transfer(geometry, history_tokens);
+  const int32_t block = geometry.inputs().block_size;
+  // With decoder replay a resumed request must still run its last window of rows.
+  const int64_t room = config.decoder_replay ? geometry.inputs().window : 1;
+  const Ladder ladder{
+      .interval = snap_interval(config.state_checkpoint_interval, block), .block = block, .leave_room = room};
+  return make_copy_transfer(geometry, ladder, pages, images);
+}
+
+}  // namespace
+
+BlockManager::BlockManager(Device& device, const Geometry& geometry, PagePool& pages, StatePool& states,
+                           const EngineConfig& config, int32_t history_tokens)
+    : geometry_(geometry),
+      config_(config),
+      pages_(pages),
+      states_(states),
+      index_(pages, geometry.inputs().block_size),
+      images_(geometry, pages),
+      copies_(device, geometry, pages, states, images_),
+      transfer_(make_transfer(geometry, config, pages, images_, history_tokens)) {
+  index_.set_eviction_hook([this](const BlockHash& hash) { images_.unindex(hash); });
+}
+
+std::optional<std::string> BlockManager::refusal(const RequestState& state) const {
+  const int64_t needed = geometry_.pages_for(std::ssize(state.tokens) + 1);
+  if (needed <= pages_.capacity()) return std::nullopt;
+  return concat("needs ", needed, " pages for ", state.tokens.size(), " tokens, the pool has ", pages_.capacity(),
+                ": raise --memory-budget or shorten the prompt");
+}
+
+void BlockManager::resume_at(RequestState& state, const Resume& resume) {
+  state.computed = resume.start;
+  state.window_floor = resume.image ? 0 : resume.start;
+  state.write_from = resume.write_from;
+  state.restart = !resume.image;
+  const bool replayed = resume.hit > 0 && !resume.image;
+  if (replayed) state.chain = Chain::kDownstream;
+  state.published = resume.hit / geometry_.inputs().block_size;
+  if (state.generated() == 0) {
+    state.usage.cached_tokens = resume.hit;
+    state.usage.encoder_replay = replayed;
+  }
+  state.usage.plans.push_back({.start = resume.start, .resume = resume.hit, .decoder_start = *state.decoder_start});
+}
+
+bool BlockManager::admit(RequestState& state) {
+  FOLIO_CHECK(state.slot < 0 && state.pages.empty());
+  if (states_.ids().available() == 0) return false;
+
+  state.chain = Chain::kExact;
+  state.hashes.extend(state.tokens);
+  // A request that has already answered must go on as it began: replay would change its bits.
+  const bool exact = state.wants_exact() || (config_.encoder_replay && state.generated() > 0);
+  PrefixMatch match;
+  Resume resume;
+  if (config_.prefix_cache && !state.request->wants_prompt_rows) {
+    match = index_.match(state.hashes, state.tokens, exact);
+    PrefixMatch usable = match;
+    if (!config_.encoder_replay && *state.decoder_start > 0) {
+      // An image holds no decoder rows of this request: it resumes before them.
+      const auto blocks = static_cast<size_t>(*state.decoder_start / geometry_.inputs().block_size);
+      if (usable.hashes.size() > blocks) usable.hashes.resize(blocks);
+    }
+    resume = transfer_->resume(usable, config_.encoder_replay ? exact : *state.decoder_start == 0);
+  }
+  const int64_t shared = resume.blocks(geometry_.inputs().block_size);
+  const std::span<const int32_t> claimed(match.pages.data(), static_cast<size_t>(shared));
+  const int64_t fresh = geometry_.pages_for(std::ssize(state.tokens) + 1) - shared;
+  if (!pages_.covers(claimed, fresh)) {
+    while (!pages_.covers(claimed, fresh) && images_.evict_one()) {
+    }
+    // Giving up images may have taken the one to restore.
+    if (!pages_.covers(claimed, fresh) || (resume.image && !images_.contains(*resume.image))) return false;
+  }
+  state.rungs = transfer_->admit(match, resume, fresh);
+  state.slot = *states_.ids().allocate();
+  if (resume.image) copies_.restore(*resume.image, state.slot, state.id);
+  for (const int32_t page : claimed) {
+    pages_.claim(page);
+    state.pages.push_back(page);
+  }
+  index_.record(std::ssize(state.tokens), match, resume.hit);
+  resume_at(state, resume);
+  return true;
+}
+
+bool BlockManager::fork(const RequestState& parent, RequestState& child) {
+  const int64_t full = parent.computed / geometry_.inputs().block_size;
+  const bool partial = full * geometry_.inputs().block_size < parent.computed;
+  if (states_.ids().available() == 0 || pages_.available() < (partial ? 1 : 0)) return false;
+  child.slot = *states_.ids().allocate();
+  for (int64_t i = 0; i < full; ++i) {
+    pages_.claim(parent.pages[static_cast<size_t>(i)]);
+    child.pages.push_back(parent.pages[static_cast<size_t>(i)]);
+  }
+  if (partial) {
+    child.pages.push_back(*pages_.allocate());
+    const StateCopies::Move page{.source = parent.pages[static_cast<size_t>(full)], .destination = child.pages.back()};
+    copies_.copy_pages({&page, 1});
+  }
+  const StateCopies::Move slot{.source = parent.slot, .destination = child.slot};
+  copies_.move_slots({&slot, 1});
+  child.computed = parent.computed;
+  child.decoder_start = parent.decoder_start;
+  child.window_floor = parent.window_floor;
+  child.write_from = parent.write_from;
+  child.chain = parent.chain;
+  child.published = full;
+  child.hashes.extend(child.tokens);
+  child.rungs = parent.rungs;
+  child.usage = parent.usage;
+  return true;
+}
+
+bool BlockManager::grow(RequestState& state, int64_t end) {
+  while (std::ssize(state.pages) < geometry_.pages_for(end)) {
+    auto page = pages_.allocate();
+    while (!page && images_.evict_one()) page = pages_.allocate();
+    if (!page) return false;
+    state.pages.push_back(*page);
+  }
+  return true;
+}
+
+int64_t BlockManager::cut(const RequestState& state, int64_t begin, int64_t end) {
+  if (!config_.prefix_cache) return end;
+  return transfer_->cut(state.rungs, begin, end, std::ssize(state.tokens));
+}
+
+void BlockManager::computed(RequestState& state, int64_t end, bool decoding, bool current) {
+  if (!config_.prefix_cache) return;
+  const int64_t block = geometry_.inputs().block_size;
+  state.hashes.extend(state.tokens);
+  for (; state.published < std::min(end / block, state.hashes.size()); ++state.published) {
+    const int32_t page = state.pages[static_cast<size_t>(state.published)];
+    if (!pages_.published(page)) {
+      index_.publish(state.hashes, state.tokens, state.chain, state.published, page);
+    }
+  }
+  if (!current || end % block != 0 || end / block > state.hashes.size()) return;
+  if (!transfer_->keep(state.rungs, end, decoding)) return;
+  const BlockHash& prefix = state.hashes.prefix(state.chain, end);
+  if (!index_.contains(prefix)) return;
+  const bool exact = *state.decoder_start == 0;
+  if (const auto image = images_.begin_store({.prefix = prefix, .exact = exact})) copies_.store(*image, state.slot);
+  state.rungs.passed(end);
+}
+
+void BlockManager::release(RequestState& state) {
+  if (state.slot < 0) return;
+  copies_.forget_slot(state.slot);
+  for (auto page = state.pages.rbegin(); page != state.pages.rend(); ++page) pages_.release(*page);
+  state.pages.clear();
+  states_.ids().release(state.slot);
+  state.slot = -1;
+}
+
+void BlockManager::preempt(RequestState& state) {
+  ++state.usage.preemptions;
+  release(state);
+  state.computed = 0;
+  state.published = 0;
+  state.rungs = {};
+}
+
+bool BlockManager::idle() const {
+  return pages_.in_use() == pages_.units() && states_.ids().available() == states_.capacity();
+}
+
+void BlockManager::clear_cache() {
+  images_.clear();
+  index_.clear();
+}
+
+}  // namespace folio

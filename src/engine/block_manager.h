@@ -1,0 +1,72 @@
+// Pages, slots and images of the running requests: who gets what, what is published for others, what is given back.
+// The engine's thread alone uses it (src/engine/README.md).
+#pragma once
+
+#include <memory>
+
+#include "cache/images.h"
+#include "cache/prefix_index.h"
+#include "cache/state_copies.h"
+#include "cache/state_pool.h"
+#include "cache/state_transfer.h"
+#include "engine/engine_config.h"
+#include "engine/request_state.h"
+
+namespace folio {
+
+class BlockManager {
+ public:
+  // All must outlive it. `history_tokens`: how far back n-grams look.
+  BlockManager(Device& device, const Geometry& geometry, PagePool& pages, StatePool& states, const EngineConfig& config,
+               int32_t history_tokens);
+
+  // Why a request can never run: nothing if it can.
+  std::optional<std::string> refusal(const RequestState& state) const;
+
+  // Gives a waiting request a slot and the pages of its prefix hit, and sets where it resumes: computed, window_floor,
+  // write_from, restart, chain and usage. False, and nothing changed, if there is no slot or if its known tokens would
+  // not fit beside what is in use.
+  bool admit(RequestState& state);
+  // Makes `child` a copy of `parent` as it is now: full pages shared, the last partial page and the STATE entry copied.
+  // False, and nothing changed, without a slot or a page.
+  bool fork(const RequestState& parent, RequestState& child);
+  // Pages for positions up to `end`. False if the pool has not enough; pages that it got stay.
+  bool grow(RequestState& state, int64_t end);
+
+  // The end of a prefill chunk of the request, cut for an image.
+  int64_t cut(const RequestState& state, int64_t begin, int64_t end);
+  // The rows before `end` have run and their ids are known: publishes full pages, keeps an image where it is worth one.
+  // `current`: the slot stands at `end`, so that its image would be right.
+  void computed(RequestState& state, int64_t end, bool decoding, bool current);
+
+  // Takes everything away. What is published stays findable.
+  void release(RequestState& state);
+  // Like release, for a request that will be admitted again and then runs its known tokens anew.
+  void preempt(RequestState& state);
+
+  // Copies to run before the next step, and the report that the step has been enqueued.
+  StateCopies& copies() { return copies_; }
+
+  const PagePool& pages() const { return pages_; }
+  const PrefixIndex& index() const { return index_; }
+  const ImageStore& images() const { return images_; }
+  const StateTransfer& transfer() const { return *transfer_; }
+  // Every page and slot is free (cached pages count as free).
+  bool idle() const;
+  // Forgets all published prefixes and boundary images.
+  void clear_cache();
+
+ private:
+  void resume_at(RequestState& state, const Resume& resume);
+
+  const Geometry& geometry_;
+  EngineConfig config_;
+  PagePool& pages_;
+  StatePool& states_;
+  PrefixIndex index_;
+  ImageStore images_;
+  StateCopies copies_;
+  std::unique_ptr<StateTransfer> transfer_;
+};
+
+}  // namespace folio

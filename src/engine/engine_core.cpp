@@ -1,0 +1,112 @@
+#include "engine/engine_core.h"
+
+#include "base/error.h"
+#include "engine/generator.h"
+
+namespace folio {
+namespace {
+
+EngineConfig checked(EngineConfig config, ModelRunner& runner) {
+  std::string reasons;
+  const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
+  if (config.decoder_replay && decoder_replay_refusal(runner.config(), runner.topology()))
+    config.decoder_replay = false;
+  if (config.encoder_replay && config.prefix_cache) {
+    if (const auto refusal = replay_refusal(runner.geometry())) refuse(*refusal);
+  }
+  if (config.max_num_seqs > runner.options().max_num_seqs ||
+      config.max_num_batched_tokens > runner.options().max_rows) {
+    refuse("the model runner has room for fewer requests or rows");
+  }
+  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
+  return config;
+}
+
+}  // namespace
+
+EngineCore::EngineCore(ModelRunner& runner, const EngineConfig& config)
+    : runner_(runner),
+      config_(checked(config, runner)),
+      blocks_(runner.device(), runner.geometry(), runner.pages(), runner.states(), config_,
+              runner.config().engram_layer_ids.empty() ? 0 : runner.config().engram_max_ngram_size - 1),
+      scheduler_(runner.geometry(), blocks_, config_, runner.max_model_len(), runner.config().eos_token_id,
+                 runner.options().max_head_rows) {}
+
+void EngineCore::submit(RequestId id, std::shared_ptr<const Request> request) {
+  FOLIO_CHECK(request->sink != nullptr);
+  check_tokens(request->prompt, runner_.config());
+  if (request->max_tokens < 1)
+    fail(ErrorCode::kInvalidArgument, "max_tokens ", request->max_tokens, " must be at least 1");
+  if (request->choices < 1) fail(ErrorCode::kInvalidArgument, "n ", request->choices, " must be at least 1");
+  if (!request->policies.empty() && std::ssize(request->policies) != request->choices) {
+    fail(ErrorCode::kInvalidArgument, request->policies.size(), " policies for ", request->choices, " choices");
+  }
+  scheduler_.submit(id, std::move(request));
+}
+
+bool EngineCore::step() {
+  ScheduledStep scheduled = scheduler_.schedule();
+  CopyPlan copies;
+  blocks_.copies().drain(copies);
+  if (!scheduled.spans.empty()) {
+    StepBuilder& builder = runner_.builder(turn_);
+    turn_ = (turn_ + 1) % ModelRunner::kBuilders;
+    build(scheduled, builder);
+    const StepOutputs outputs = runner_.run(copies, builder.step());
+    // A device would download these behind the step; the host looks at them when the step is taken back.
+    InFlight flight{.step = std::move(scheduled), .sampled = {}, .logprobs = {}};
+    if (flight.step.head_rows > 0) {
+      flight.sampled.assign(outputs.sampled, outputs.sampled + flight.step.head_rows);
+      flight.logprobs.assign(outputs.logprobs, outputs.logprobs + flight.step.head_rows);
+    }
+    in_flight_.push_back(std::move(flight));
+    blocks_.copies().complete();
+    if (std::ssize(in_flight_) >= config_.depth) accept_oldest();
+    return true;
+  }
+  const bool copied = !copies.empty();
+  runner_.run(copies);
+  blocks_.copies().complete();
+  if (in_flight_.empty()) return copied;
+  accept_oldest();
+  return true;
+}
+
+void EngineCore::accept_oldest() {
+  const InFlight done = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  scheduler_.accept(done.step, done.sampled.data(), done.logprobs.data());
+}
+
+void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
+  builder.clear();
+  for (const ScheduledSpan& span : step.spans) {
+    RequestState& state = *span.state;
+    RequestSpan row_span{.slot = state.slot};
+    row_span.window_floor = static_cast<int32_t>(state.window_floor);
+    row_span.decoder_start = static_cast<int32_t>(*state.decoder_start);
+    row_span.write_from = static_cast<int32_t>(state.write_from);
+    if (state.restart) {
+      row_span.restart = 1;
+      row_span.start = static_cast<int32_t>(span.begin);
+      for (int64_t lag = 0; lag < std::min<int64_t>(kMaxEngramHistory, span.begin); ++lag) {
+        row_span.history[lag] = state.tokens[static_cast<size_t>(span.begin - 1 - lag)];
+      }
+      state.restart = false;
+    }
+    builder.add_request(row_span, state.pages);
+    for (int64_t p = span.begin; p < span.begin + span.rows; ++p) {
+      const RowInput input = span.decoding ? RowInput{.source = RowSource::kLastToken, .value = 0}
+                                           : RowInput{.value = state.tokens[static_cast<size_t>(p)]};
+      builder.add_row(input, false, p >= *state.decoder_start);
+      const bool last = p + 1 == span.begin + span.rows;
+      if (span.samples && last) {
+        builder.add_sampled_row(state.sampling);
+      } else if (span.prompt_rows) {
+        builder.add_sampled_row({.forced = state.tokens[static_cast<size_t>(p + 1)]}, false);
+      }
+    }
+  }
+}
+
+}  // namespace folio

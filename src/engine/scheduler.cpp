@@ -1,0 +1,294 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace folio {
+namespace {
+
+void remove(std::vector<RequestState*>& states, const RequestState* state) { std::erase(states, state); }
+
+bool contains(const ScheduledStep& step, const RequestState& state) {
+  return std::any_of(step.spans.begin(), step.spans.end(),
+                     [&](const ScheduledSpan& span) { return span.state == &state; });
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const Geometry& geometry, BlockManager& blocks, const EngineConfig& config, int64_t max_model_len,
+                     int32_t eos, int64_t max_head_rows)
+    : geometry_(geometry),
+      blocks_(blocks),
+      config_(config),
+      max_model_len_(max_model_len),
+      eos_(eos),
+      max_head_rows_(max_head_rows) {
+  const int64_t window = geometry.inputs().window;
+  const int64_t least = (config.decoder_replay ? window : 1) + config.max_num_seqs;
+  std::string reasons;
+  const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
+  if (config.max_num_seqs < 1) refuse("--max-num-seqs must be at least 1");
+  if (config.max_num_batched_tokens < least) {
+    refuse(concat("--max-num-batched-tokens ", config.max_num_batched_tokens, " must be at least ", least,
+                  config.decoder_replay ? ", the window and --max-num-seqs" : ", more than --max-num-seqs"));
+  }
+  if (config.depth != 1 && config.depth != 2) refuse(concat("depth ", config.depth, " must be 1 or 2"));
+  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
+}
+
+void Scheduler::submit(RequestId id, std::shared_ptr<const Request> request) {
+  RequestState* first = nullptr;
+  for (int32_t choice = 0; choice < request->choices; ++choice) {
+    states_.push_back(std::make_unique<RequestState>(id, request, choice, geometry_.inputs().block_size));
+    RequestState& state = *states_.back();
+    state.usage.prompt_tokens = state.prompt_length();
+    const bool replay = config_.decoder_replay && !state.wants_exact();
+    state.decoder_start = replay ? decoder_tail_start(state.prompt_length(), geometry_.inputs().window) : 0;
+    state.parent = first;
+    if (first == nullptr) waiting_.push_back(first = &state);
+  }
+}
+
+void Scheduler::cancel(RequestId id) {
+  for (const auto& state : states_) {
+    if (state->id == id) state->cancelled = true;
+  }
+}
+
+void Scheduler::reap_cancelled() {
+  for (const auto& state : states_) {
+    if (state->cancelled && state->status != RequestStatus::kFinished) finish(*state, FinishReason::kAbort);
+  }
+}
+
+// A finished request stays as long as a step that has not come back names it.
+void Scheduler::erase_finished() {
+  states_.remove_if(
+      [](const auto& state) { return state->status == RequestStatus::kFinished && state->spans_in_flight == 0; });
+}
+
+ScheduledStep Scheduler::schedule() {
+  reap_cancelled();
+  erase_finished();
+  ScheduledStep step;
+  int64_t budget = config_.max_num_batched_tokens;
+  if (config_.mix_prefill_and_decode) {
+    schedule_decodes(step, budget);
+    schedule_prefills(step, budget);
+    admit_waiting(step, budget);
+  } else {
+    schedule_prefills(step, budget);
+    admit_waiting(step, budget);
+    if (step.spans.empty()) schedule_decodes(step, budget);
+  }
+  for (const ScheduledSpan& span : step.spans) ++span.state->spans_in_flight;
+  stats_.waiting = std::ssize(waiting_);
+  stats_.running = std::ssize(running_);
+  return step;
+}
+
+bool Scheduler::reached_limit(const RequestState& state) const {
+  const int64_t sampled = state.generated() + state.in_flight;
+  return sampled >= state.request->max_tokens || std::ssize(state.tokens) + state.in_flight >= max_model_len_;
+}
+
+void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
+  // Preemption changes running_, so walk a copy.
+  const std::vector<RequestState*> order = running_;
+  for (RequestState* state : order) {
+    if (state->status != RequestStatus::kRunning || state->cancelled || budget == 0) continue;
+    if (step.head_rows == max_head_rows_) return;
+    const bool sampled_before = state->generated() + state->in_flight > 0;
+    if (!sampled_before || state->rows_due() != 1 || reached_limit(*state)) continue;
+    // A policy must see the last token before the next is drawn.
+    if (state->needs_host() && state->in_flight > 0) continue;
+    if (!make_room(*state, state->computed + 1, step)) {
+      if (state->spans_in_flight == 0 && state->status == RequestStatus::kRunning) preempt(*state);
+      continue;
+    }
+    step.spans.push_back(
+        {.state = state, .begin = state->computed, .rows = 1, .samples = true, .decoding = state->in_flight > 0});
+    ++step.head_rows;
+    ++state->computed;
+    ++state->in_flight;
+    ++step.rows;
+    --budget;
+    ++stats_.decode_rows;
+  }
+}
+
+void Scheduler::schedule_prefills(ScheduledStep& step, int64_t& budget) {
+  const std::vector<RequestState*> order = running_;
+  for (RequestState* state : order) {
+    if (budget == 0) return;
+    if (state->status != RequestStatus::kRunning || state->cancelled || state->in_flight > 0 || contains(step, *state))
+      continue;
+    const bool prefilling = state->generated() == 0 || state->rows_due() > 1;
+    if (prefilling && state->rows_due() > 0) schedule_chunk(*state, step, budget);
+  }
+}
+
+void Scheduler::admit_waiting(ScheduledStep& step, int64_t& budget) {
+  while (!waiting_.empty() && budget > 0 && std::ssize(running_) < config_.max_num_seqs) {
+    RequestState& state = *waiting_.front();
+    if (state.spans_in_flight > 0) return;
+    if (std::ssize(state.tokens) >= max_model_len_) {
+      finish(state, FinishReason::kRefused,
+             concat("the prompt has ", state.tokens.size(), " tokens and the context holds ", max_model_len_,
+                    ": shorten it or raise --max-model-len"));
+      continue;
+    }
+    if (const auto refusal = blocks_.refusal(state)) {
+      finish(state, FinishReason::kRefused, *refusal);
+      continue;
+    }
+    if (!blocks_.admit(state)) return;
+    waiting_.pop_front();
+    state.status = RequestStatus::kRunning;
+    running_.push_back(&state);
+    if (!schedule_chunk(state, step, budget)) return;
+  }
+}
+
+// The parent stands before the last row of its prompt: its siblings take over its state as it is, or, if there is no
+// room for that now, queue up on their own.
+void Scheduler::fork_siblings(RequestState& parent) {
+  for (const auto& owned : states_) {
+    RequestState& child = *owned;
+    if (child.parent != &parent || child.status != RequestStatus::kWaiting) continue;
+    child.parent = nullptr;
+    if (std::ssize(running_) < config_.max_num_seqs && blocks_.fork(parent, child)) {
+      child.status = RequestStatus::kRunning;
+      running_.push_back(&child);
+    } else {
+      waiting_.push_back(&child);
+    }
+  }
+}
+
+bool Scheduler::schedule_chunk(RequestState& state, ScheduledStep& step, int64_t& budget) {
+  int64_t due = std::ssize(state.tokens) - state.computed;
+  const bool has_siblings = std::any_of(states_.begin(), states_.end(), [&](const auto& other) {
+    return other->parent == &state && other->status == RequestStatus::kWaiting;
+  });
+  if (has_siblings && due == 1) fork_siblings(state);
+  if (has_siblings && due > 1) --due;
+  const bool tail_together = *state.decoder_start > 0 && !has_siblings && state.usage.preemptions == 0;
+  const bool prompt_rows = state.request->wants_prompt_rows && state.computed < state.prompt_length();
+  const int64_t heads = max_head_rows_ - step.head_rows;
+  if (heads == 0) return false;
+  const ChunkLimits limits{.budget = prompt_rows ? std::min(budget, heads) : budget,
+                           .threshold = config_.long_prefill_token_threshold,
+                           .tail = tail_together ? geometry_.inputs().window : 0,
+                           .block = geometry_.inputs().block_size};
+  const int64_t begin = state.computed;
+  int64_t rows = chunk_rows(begin, due, limits);
+  if (rows == 0) return false;
+  rows = blocks_.cut(state, begin, begin + rows) - begin;
+  if (!make_room(state, begin + rows, step)) return false;
+  const bool samples = begin + rows == std::ssize(state.tokens);
+  step.spans.push_back({.state = &state, .begin = begin, .rows = rows, .samples = samples, .prompt_rows = prompt_rows});
+  step.head_rows += prompt_rows ? rows : (samples ? 1 : 0);
+  state.computed += rows;
+  state.in_flight += samples ? 1 : 0;
+  step.rows += rows;
+  budget -= rows;
+  stats_.prefill_rows += rows;
+  return true;
+}
+
+bool Scheduler::make_room(RequestState& state, int64_t end, const ScheduledStep& step) {
+  while (!blocks_.grow(state, end)) {
+    const auto victim = std::find_if(running_.rbegin(), running_.rend(), [&](const RequestState* other) {
+      return other != &state && other->spans_in_flight == 0 && !contains(step, *other);
+    });
+    // Only requests that came later give way; an older one keeps what it has.
+    if (victim == running_.rend() ||
+        std::find(running_.begin(), running_.end(), *victim) < std::find(running_.begin(), running_.end(), &state)) {
+      return false;
+    }
+    preempt(**victim);
+  }
+  return true;
+}
+
+void Scheduler::preempt(RequestState& state) {
+  FOLIO_CHECK(state.spans_in_flight == 0);
+  blocks_.preempt(state);
+  state.status = RequestStatus::kWaiting;
+  remove(running_, &state);
+  waiting_.push_front(&state);
+  ++stats_.preempted;
+}
+
+bool Scheduler::preempt_youngest() {
+  const auto victim =
+      std::find_if(running_.rbegin(), running_.rend(), [](const RequestState* state) { return state->spans_in_flight == 0; });
+  if (victim == running_.rend()) return false;
+  preempt(**victim);
+  return true;
+}
+
+void Scheduler::reverse_running() { std::reverse(running_.begin(), running_.end()); }
+
+void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const float* logprobs) {
+  int64_t head = 0;
+  for (const ScheduledSpan& span : step.spans) {
+    RequestState& state = *span.state;
+    --state.spans_in_flight;
+    if (span.prompt_rows) {
+      const int64_t given = span.rows - (span.samples ? 1 : 0);
+      state.prompt_logprobs.insert(state.prompt_logprobs.end(), logprobs + head, logprobs + head + given);
+      head += given;
+    }
+    if (span.samples) {
+      --state.in_flight;
+      if (state.status != RequestStatus::kFinished) take_token(state, sampled[head], logprobs[head]);
+      ++head;
+    }
+    if (state.status == RequestStatus::kRunning) {
+      const int64_t end = span.begin + span.rows;
+      blocks_.computed(state, end, span.begin >= state.prompt_length(), state.computed == end);
+    }
+  }
+  reap_cancelled();
+  erase_finished();
+}
+
+void Scheduler::take_token(RequestState& state, int32_t id, float logprob) {
+  if (state.cancelled) return;
+  const Request& request = *state.request;
+  state.tokens.push_back(id);
+  state.usage.completion_tokens = state.generated();
+  if (request.wants_prompt_rows && state.generated() == 1) request.sink->on_prompt_logprobs(state.prompt_logprobs);
+  request.sink->on_token(state.choice, id, logprob);
+  // The earliest reason in the order of spec runtime 3.11; all of them end with this token.
+  TokenPolicy* policy = state.policy();
+  const bool policy_stops = policy != nullptr && policy->accept(id) == PolicyVerdict::kStop;
+  const bool stop_id = std::find(request.stop_ids.begin(), request.stop_ids.end(), id) != request.stop_ids.end();
+  if (policy_stops || stop_id || (id == eos_ && !request.ignore_eos)) {
+    finish(state, FinishReason::kStop);
+  } else if (state.generated() >= request.max_tokens || std::ssize(state.tokens) >= max_model_len_) {
+    finish(state, FinishReason::kLength);
+  }
+}
+
+void Scheduler::finish(RequestState& state, FinishReason reason, const std::string& message) {
+  FOLIO_CHECK(state.status != RequestStatus::kFinished);
+  blocks_.release(state);
+  std::erase(waiting_, &state);
+  remove(running_, &state);
+  state.status = RequestStatus::kFinished;
+  for (const auto& other : states_) {
+    if (other->parent != &state || other->status != RequestStatus::kWaiting) continue;
+    other->parent = nullptr;
+    waiting_.push_back(other.get());
+  }
+  ++stats_.finished;
+  stats_.aborted += reason == FinishReason::kAbort ? 1 : 0;
+  stats_.refused += reason == FinishReason::kRefused ? 1 : 0;
+  state.request->sink->on_finish(state.choice, reason, state.usage, message);
+}
+
+}  // namespace folio

@@ -1,0 +1,93 @@
+// Which rows run in the next step, and what becomes of their samples (spec runtime 3). First come, first served:
+// decodes go first, then prefills that have begun, then admissions from the queue. When pages run out the youngest
+// request is preempted. The engine's thread alone uses it (src/engine/README.md).
+#pragma once
+
+#include <deque>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "engine/block_manager.h"
+#include "engine/replay.h"
+
+namespace folio {
+
+// One request's rows of a step.
+struct ScheduledSpan {
+  RequestState* state = nullptr;
+  int64_t begin = 0;  // positions begin .. begin + rows - 1
+  int64_t rows = 0;
+  bool samples = false;      // its last row is sampled
+  bool prompt_rows = false;  // its other rows go through the head too, for the log-probability of the token after them
+  bool decoding = false;     // one row whose id is the slot's last token
+};
+
+struct ScheduledStep {
+  std::vector<ScheduledSpan> spans;
+  int64_t rows = 0;
+  int64_t head_rows = 0;
+};
+
+class Scheduler {
+ public:
+  struct Stats {
+    int64_t waiting = 0, running = 0;
+    int64_t finished = 0, preempted = 0, refused = 0, aborted = 0;
+    int64_t prefill_rows = 0, decode_rows = 0;
+  };
+
+  // `eos` ends a request unless it ignores it. Throws Error(kInvalidArgument) for limits under which nothing could ever
+  // run.
+  Scheduler(const Geometry& geometry, BlockManager& blocks, const EngineConfig& config, int64_t max_model_len,
+            int32_t eos, int64_t max_head_rows);
+
+  // Takes a request: one state per choice joins the queue. Requests that can never run finish at once as kRefused.
+  void submit(RequestId id, std::shared_ptr<const Request> request);
+  // Marks all choices of a request; they finish as kAbort at the next schedule() or accept().
+  void cancel(RequestId id);
+
+  // The next step; no spans when there is nothing to run now.
+  ScheduledStep schedule();
+  // The samples and log-probabilities of a step's head rows, in their order: per span its prompt rows if it wants them,
+  // then its sample. Steps come back in the order of schedule().
+  void accept(const ScheduledStep& step, const int32_t* sampled, const float* logprobs);
+
+  // Requests that are not finished.
+  bool empty() const { return states_.empty(); }
+  const Stats& stats() const { return stats_; }
+  // For tests: preempts the youngest running request that has nothing in flight; false if there is none.
+  bool preempt_youngest();
+  // For tests: the running requests in another order of turn.
+  void reverse_running();
+
+ private:
+  using States = std::list<std::unique_ptr<RequestState>>;
+
+  void reap_cancelled();
+  void erase_finished();
+  void schedule_decodes(ScheduledStep& step, int64_t& budget);
+  void schedule_prefills(ScheduledStep& step, int64_t& budget);
+  void admit_waiting(ScheduledStep& step, int64_t& budget);
+  void fork_siblings(RequestState& parent);
+  bool schedule_chunk(RequestState& state, ScheduledStep& step, int64_t& budget);
+  // Pages up to `end`, preempting younger requests that are not in `step` if need be.
+  bool make_room(RequestState& state, int64_t end, const ScheduledStep& step);
+  void preempt(RequestState& state);
+  bool reached_limit(const RequestState& state) const;
+  void take_token(RequestState& state, int32_t id, float logprob);
+  void finish(RequestState& state, FinishReason reason, const std::string& message = "");
+
+  const Geometry& geometry_;
+  BlockManager& blocks_;
+  EngineConfig config_;
+  int64_t max_model_len_;
+  int32_t eos_;
+  int64_t max_head_rows_;
+  States states_;  // owns all
+  std::deque<RequestState*> waiting_;
+  std::vector<RequestState*> running_;  // oldest first
+  Stats stats_;
+};
+
+}  // namespace folio
