@@ -13,7 +13,7 @@ std::vector<GoldenCase> load_cases(const std::string& folder, bool quick) {
     if (quick && !entry.at("quick").get<bool>()) continue;
     GoldenCase item{.name = entry.at("name").get<std::string>(), .folder = {}, .image = {}};
     item.folder = folder + "/" + item.name;
-    if (entry.contains("image")) item.image = entry.at("image").get<std::pair<int64_t, int64_t>>();
+    if (!entry.at("image").is_null()) item.image = entry.at("image").get<std::pair<int64_t, int64_t>>();
     cases.push_back(item);
   }
   FOLIO_CHECK(!cases.empty(), folder);

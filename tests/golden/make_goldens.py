@@ -22,16 +22,20 @@ ROOT = Path(__file__).resolve().parents[2]
 ORACLE = ROOT / "tools" / "oracle"
 
 # writer: who writes the checkpoint; the other side must read it. `tokens` random ids follow `seed`. slots has more
-# positions than it may select (256) and than its candidate pool holds (320); heads more than its window (128).
-CASES = [
-    {"name": "nano-1", "preset": "nano", "seed": 1, "writer": "oracle", "tokens": 96, "quick": True},
-    {"name": "nano-2", "preset": "nano", "seed": 2, "writer": "folio", "tokens": 96, "quick": False},
-    {"name": "nano-3-image", "preset": "nano", "seed": 3, "writer": "oracle", "tokens": 80, "image": [21, 34], "quick": True},
-    {"name": "mini-1", "preset": "mini", "seed": 1, "writer": "oracle", "tokens": 96, "quick": False},
-    {"name": "mini-2", "preset": "mini", "seed": 2, "writer": "folio", "tokens": 64, "quick": False},
-    {"name": "heads-1", "preset": "heads", "seed": 1, "writer": "folio", "tokens": 160, "quick": False},
-    {"name": "slots-1", "preset": "slots", "seed": 1, "writer": "oracle", "tokens": 400, "quick": False},
-]
+# positions than it may select (256) and than its candidate pool holds (320); heads-1 more than its window (128).
+# floor: relative L2 between two orders of fp32 sums, end to end; on heads it grows with the prompt (docs/fidelity.md).
+# quick: sanitizer builds use it.
+FIELDS = ("name", "preset", "seed", "writer", "tokens", "image", "floor", "quick")
+CASES = [dict(zip(FIELDS, row)) for row in (
+    ("nano-1", "nano", 1, "oracle", 96, None, 0.10, True),
+    ("nano-2", "nano", 2, "folio", 96, None, 0.10, False),
+    ("nano-3-image", "nano", 3, "oracle", 80, [21, 34], 0.10, True),
+    ("mini-1", "mini", 1, "oracle", 96, None, 0.10, False),
+    ("mini-2", "mini", 2, "folio", 64, None, 0.10, False),
+    ("heads-1", "heads", 1, "folio", 160, None, 0.028, False),
+    ("heads-1-short", "heads", 1, "oracle", 40, None, 0.02, False),
+    ("slots-1", "slots", 1, "oracle", 400, None, 0.046, False),
+)]
 
 
 def require_numpy():
@@ -75,7 +79,7 @@ def make(case, out, folio, oracle_digest):
     folder = out / case["name"]
     checkpoint, stamp_file = folder / "checkpoint", folder / "stamp.json"
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = {"case": case, "oracle": oracle_digest}
+    stamp = {"case": {key: value for key, value in case.items() if key != "floor"}, "oracle": oracle_digest}
     if case["writer"] == "folio":
         fresh = folder / "checkpoint.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -92,7 +96,7 @@ def make(case, out, folio, oracle_digest):
         (folder / "checkpoint.new").rename(checkpoint)
     else:
         command += ["--preset", case["preset"], "--seed", case["seed"]]
-    if "image" in case:
+    if case["image"]:
         command += ["--image", "{}:{}".format(*case["image"])]
     run(command)
     write_tokens(case, folder)
