@@ -102,6 +102,9 @@ inline void score_chunk(const AttendArgsOfRow& args, const AttendState& state, c
       if (args.heads - h >= kRows) {
         score_group<kRows>(group, q, args.dim, args.score_scale, scores);
         h += kRows;
+      } else if (args.heads - h == 2) {
+        score_group<2>(group, q, args.dim, args.score_scale, scores);
+        h += 2;
       } else {
         score_group<1>(group, q, args.dim, args.score_scale, scores);
         h += 1;

@@ -1,6 +1,6 @@
 // Sparse attention. Many rows: each thread takes runs of neighbouring rows and keeps the rows that it widened, since
-// neighbours attend to nearly the same list. Few rows: the list of one row is widened by all threads together, then
-// each takes some heads.
+// neighbours attend to nearly the same list. Few rows: threads share the heads of a row, and many threads also the
+// widening of its list.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,6 +12,9 @@ namespace folio::cpu {
 namespace {
 
 constexpr int64_t kRun = 16;  // neighbouring rows of one task
+// So few threads each widen the whole list of a query for their own heads: cheaper than fetching the halves that others
+// widened, which may come from another core complex.
+constexpr int64_t kLonely = 4;
 
 // The list of one query by chunks of slots.
 struct AttendList {
@@ -86,15 +89,17 @@ AttendArgsOfRow CpuOps::attend_row_args(const AttendArgs& args, int64_t query, i
           scratch};
 }
 
-// All heads of one query, with the thread's cache of widened rows: direct-mapped, one part for window positions and one
-// for rows of the main plane. A row that would take the place of another row of the same chunk goes to a spare place.
-void CpuOps::attend_row(const AttendArgs& args, int32_t query, ThreadScratch& scratch) const {
+// Some heads of one query, with the thread's cache of widened rows: direct-mapped, one part for window positions and
+// one for rows of the main plane. A row that would take the place of another row of the same chunk goes to a spare
+// place.
+void CpuOps::attend_row(const AttendArgs& args, int32_t query, int64_t head, int64_t heads,
+                        ThreadScratch& scratch) const {
   const AttendList list(args, args.row_of(query));
   const int64_t row_bytes = args.dim * element_bytes(kernels_);
   const auto window_places = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(args.window)));
   const int64_t rest = row_cache_rows() - window_places;
   const auto main_places = rest > 0 ? static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rest))) : 0;
-  const AttendArgsOfRow kernel_args = attend_row_args(args, query, 0, args.heads, scratch.attend);
+  const AttendArgsOfRow kernel_args = attend_row_args(args, query, head, heads, scratch.attend);
   kernels_.attend_begin(kernel_args);
   for (int64_t chunk = 0; chunk < list.chunks(); ++chunk) {
     const void* rows[kAttendChunk + 1];
@@ -126,13 +131,18 @@ void CpuOps::attend_row(const AttendArgs& args, int32_t query, ThreadScratch& sc
   kernels_.attend_end(kernel_args);
 }
 
-void CpuOps::attend_rows(const AttendArgs& args) {
+// Tasks of some heads of a query; `groups` of them make a query.
+void CpuOps::attend_rows(const AttendArgs& args, int64_t groups) {
+  const int64_t heads = (args.heads + groups - 1) / groups;
   const int64_t run = std::clamp<int64_t>(args.queries() / (4 * pool_.threads()), 1, kRun);
   ++attend_epoch_;
   for (ThreadScratch& scratch : scratch_.threads) scratch.cache_epoch = attend_epoch_;
-  pool_.parallel_for(args.queries(), run, [&](int64_t begin, int64_t end, int thread) {
+  pool_.parallel_for(args.queries() * groups, run, [&](int64_t begin, int64_t end, int thread) {
     ThreadScratch& scratch = scratch_.threads[static_cast<size_t>(thread)];
-    for (int64_t r = begin; r < end; ++r) attend_row(args, static_cast<int32_t>(r), scratch);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t head = task % groups * heads, count = std::min(heads, args.heads - head);
+      if (count > 0) attend_row(args, static_cast<int32_t>(task / groups), head, count, scratch);
+    }
   });
 }
 
@@ -171,7 +181,9 @@ void CpuOps::attend_together(const AttendArgs& args, int32_t query) {
 void CpuOps::attend(const AttendArgs& args) {
   FOLIO_CHECK(args.dim % 32 == 0 && args.dim <= limits_.head_dim && args.heads <= limits_.heads, args.dim);
   FOLIO_CHECK(args.window + (args.selected != nullptr ? args.topk : 0) <= limits_.list_length);
-  if (pool_.threads() == 1 || args.queries() >= 2 * pool_.threads()) return attend_rows(args);
+  const int64_t threads = pool_.threads();
+  if (threads == 1 || args.queries() >= 2 * threads) return attend_rows(args, 1);
+  if (threads <= kLonely) return attend_rows(args, std::min<int64_t>(threads, args.heads));
   for (int32_t i = 0; i < args.queries(); ++i) attend_together(args, i);
 }
 

@@ -166,8 +166,8 @@ class CpuOps final : public ReferenceOps {
   const void* widen_row(const AttendArgs& args, bool in_window, RowAddress row, void* out) const;
   AttendArgsOfRow attend_row_args(const AttendArgs& args, int64_t query, int64_t head, int64_t heads,
                                   std::byte* scratch) const;
-  void attend_row(const AttendArgs& args, int32_t query, ThreadScratch& scratch) const;
-  void attend_rows(const AttendArgs& args);
+  void attend_row(const AttendArgs& args, int32_t query, int64_t head, int64_t heads, ThreadScratch& scratch) const;
+  void attend_rows(const AttendArgs& args, int64_t groups);
   void attend_together(const AttendArgs& args, int32_t query);
 
   template <typename Entry>

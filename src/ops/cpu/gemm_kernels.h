@@ -156,17 +156,22 @@ inline void widen_group(const GemmArgs& args, int64_t output, typename D::Elem* 
   const WeightGroup<D> group(args, output);
   const int64_t chunks = args.in / D::kChunk;
   constexpr int64_t kVecStride = kGroup * D::kElems;
+  typename D::Operand w[D::kVecs];
+  for (int64_t c = 0; c < chunks; ++c, panel += D::kVecs * kVecStride) {
+    typename D::Scale scale = D::scale(group.scales[0], c);
+#pragma GCC unroll 8
+    for (int n = 0; n < kGroup; ++n) {
+      if constexpr (!D::kSharedScale) {
+        if (n > 0) scale = D::scale(group.scales[n], c);
+      }
+      D::decode(group.codes[n] + c * D::kChunkBytes, scale, w);
+      for (int v = 0; v < D::kVecs; ++v) D::store(panel + v * kVecStride + n * D::kElems, w[v]);
+    }
+  }
+  if (args.in % D::kChunk == 0) return;
   for (int n = 0; n < kGroup; ++n) {
-    typename D::Elem* out = panel + n * D::kElems;
-    typename D::Operand w[D::kVecs];
-    for (int64_t c = 0; c < chunks; ++c) {
-      D::decode(group.codes[n] + c * D::kChunkBytes, D::scale(group.scales[n], c), w);
-      for (int v = 0; v < D::kVecs; ++v) D::store(out + (c * D::kVecs + v) * kVecStride, w[v]);
-    }
-    if (args.in % D::kChunk != 0) {
-      group.decode_tail(n, args.in, w);
-      for (int v = 0; v < D::kVecs; ++v) D::store(out + (chunks * D::kVecs + v) * kVecStride, w[v]);
-    }
+    group.decode_tail(n, args.in, w);
+    for (int v = 0; v < D::kVecs; ++v) D::store(panel + v * kVecStride + n * D::kElems, w[v]);
   }
 }
 

@@ -59,9 +59,9 @@ CpuProbe probe_cpu(const CpuOptions& options, int64_t buffer_bytes) {
   });
   probe.read_gb_s = static_cast<double>(pieces * kPiece) / read / 1e9;
 
-  constexpr int64_t kRounds = 400000;
+  constexpr int64_t kRounds = 20000;  // short, so that some round is undisturbed
   std::atomic<int64_t> flops{0};
-  const double compute = best_seconds(5, [&] {
+  const double compute = best_seconds(100, [&] {
     flops = 0;
     pool.parallel_for(8 * pool.threads(), 1, [&](int64_t, int64_t, int) { flops += kernels.multiply_add(kRounds); });
   });

@@ -37,13 +37,14 @@ inline int64_t multiply_add(int64_t rounds) {
   F acc[kChains];
   for (F& a : acc) a = zero();
   for (int64_t i = 0; i < rounds; ++i) {
-    for (F& a : acc) a = D::dot(a, x, y);
-    // Opaque to the compiler, so that no round is folded into another.
-    __asm__ volatile("" : : "r"(&x), "r"(&y) : "memory");
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) acc[c] = D::dot(acc[c], x, y);
+    opaque(x);
+    opaque(y);
   }
-  float total = 0;
-  for (const F& a : acc) total += sum(a);
-  __asm__ volatile("" : : "r"(&total) : "memory");
+  for (int c = 1; c < kChains; ++c) acc[0] = add(acc[0], acc[c]);
+  float total = sum(acc[0]);
+  __asm__ volatile("" : "+m"(total));
   return rounds * kChains * D::kElems * 2;
 }
 

@@ -12,6 +12,9 @@ constexpr int kLanes = 8;
 using F = __m256;
 using I = __m256i;
 
+// Hides from the compiler where x comes from.
+inline void opaque(F& x) { __asm__ volatile("" : "+x"(x)); }
+
 inline F zero() { return _mm256_setzero_ps(); }
 inline F splat(float x) { return _mm256_set1_ps(x); }
 inline F load(const float* p) { return _mm256_loadu_ps(p); }

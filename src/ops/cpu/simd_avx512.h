@@ -12,6 +12,9 @@ constexpr int kLanes = 16;
 using F = __m512;
 using I = __m512i;
 
+// Hides from the compiler where x comes from.
+inline void opaque(I& x) { __asm__ volatile("" : "+v"(x)); }
+
 inline F zero() { return _mm512_setzero_ps(); }
 inline F splat(float x) { return _mm512_set1_ps(x); }
 inline F load(const float* p) { return _mm512_loadu_ps(p); }

@@ -37,6 +37,9 @@ inline float as_float(int32_t x) {
   return y;
 }
 
+// Hides from the compiler where x comes from.
+inline void opaque(F& x) { __asm__ volatile("" : "+m"(x)); }
+
 inline F splat(float x) {
   F y;
   for (float& lane : y.lane) lane = x;
