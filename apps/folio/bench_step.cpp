@@ -1,5 +1,7 @@
 // folio bench step: whole steps of the model, one request. Decode at several contexts and one prefill, as fractions of
 // the read bandwidth and of the dot-product peak probed in the same run.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -35,6 +37,11 @@ constexpr uint64_t kSeed = 1;
 
 void check_interrupt() {
   if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
+}
+
+// What is being measured, on a terminal.
+void announce(const std::string& what) {
+  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "measuring %s\n", what.c_str());
 }
 
 double median(std::vector<double> values) {
@@ -172,10 +179,13 @@ void bench_step(const Flags& flags) {
 
   // The machine may be busier at one end of the run than at the other: probe at both.
   const CpuOptions cpu{.isa = options.isa, .threads = options.threads};
+  announce("the ceilings");
   CpuProbe probe = probe_cpu(cpu);
   std::vector<Decode> decodes;
-  for (const int64_t context : flags.contexts)
+  for (const int64_t context : flags.contexts) {
+    announce(concat("decode at context ", context));
     decodes.push_back(measure_decode(runner, topology, context, flags.steps));
+  }
   const Prefill prefill = measure_prefill(runner, topology, flags.prefill, flags.repeats);
   const CpuProbe after = probe_cpu(cpu);
   probe = {.read_gb_s = (probe.read_gb_s + after.read_gb_s) / 2,
