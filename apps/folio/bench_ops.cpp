@@ -214,6 +214,7 @@ class Bench {
     std::vector<int32_t> ids;
     std::vector<float> expert_weights(static_cast<size_t>(kMaxRows * kTopExperts), 0.25f);
     std::vector<double> distinct;
+    distinct.reserve(kRoutings);
     for (int64_t routing = 0; routing < kRoutings; ++routing) {
       std::vector<bool> used(kExperts, false);
       for (int64_t r = 0; r < rows; ++r) {
@@ -250,8 +251,10 @@ class Bench {
   void mix(int64_t rows) {
     if (!wanted("hyper_mix")) return;
     const int64_t outputs = (2 + kStreams) * kStreams, width = kStreams * kHidden;
+    const size_t copies = rows > 64 ? 4 : 400;
     std::vector<WeightHandle> weights;
-    for (int i = 0; i < (rows > 64 ? 4 : 400); ++i) {
+    weights.reserve(copies);
+    for (size_t i = 0; i < copies; ++i) {
       weights.push_back(ops_->prepare(WeightKind::kF32, data_.floats(outputs, width)));
     }
     const WeightHandle scale = ops_->prepare(WeightKind::kVector, data_.floats(1, 3));

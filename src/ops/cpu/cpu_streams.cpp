@@ -281,7 +281,7 @@ void CpuOps::write_rows(const WritePagedArgs& args, RowFormat packed) {
   const int64_t dim = args.plane.dim;
   FOLIO_CHECK(dim <= kMaxRowDim, dim);
   pool_.parallel_for(rows.count, rows_per_task(32 * dim), [&](int64_t begin, int64_t end, int) {
-    float x[kMaxRowDim];
+    float x[kMaxRowDim] = {};
     for (int64_t r = begin; r < end; ++r) {
       const int32_t entry = rows.completed(static_cast<int32_t>(r), args.ratio);
       if (entry < 0) continue;

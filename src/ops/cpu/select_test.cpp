@@ -36,7 +36,7 @@ TEST(Select, EqualsAStableSort) {
     std::vector<float> values;
     std::vector<uint16_t> scores;
     for (size_t i = 0; i < n; ++i) {
-      float value = static_cast<float>(below(kinds)) - static_cast<float>(kinds / 2);
+      float value = static_cast<float>(below(kinds)) - static_cast<float>(kinds) / 2;
       if (below(20) == 0) value = -0.0f;
       if (below(20) == 0) value = -std::numeric_limits<float>::infinity();
       if (below(50) == 0) value = std::numeric_limits<float>::infinity();
