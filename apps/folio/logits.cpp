@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "checkpoint/safetensors.h"
 #include "commands.h"
-#include "engine/generator.h"
+#include "engine/sequence.h"
 #include "model_flags.h"
 #include "tokenizer/token_ids.h"
 

@@ -13,6 +13,7 @@ namespace {
 int exit_status(folio::ErrorCode code) {
   switch (code) {
     case folio::ErrorCode::kOutOfMemory:
+    case folio::ErrorCode::kUnavailable:
     case folio::ErrorCode::kInternal:
       return 1;
     default:

@@ -16,6 +16,7 @@ enum class ErrorCode {
   kNotFound,           // a file or directory that is not there or not readable
   kOutOfMemory,        // does not fit the memory that there is
   kUnsupported,        // valid, but not something this build can do
+  kUnavailable,        // not now: full, failed or shut down
   kInternal,           // a bug in Folio
 };
 

@@ -47,6 +47,8 @@ class BlockManager {
   // Copies to run before the next step, and the report that the step has been enqueued.
   StateCopies& copies() { return copies_; }
 
+  int32_t slots() const { return states_.capacity(); }
+  int32_t slots_used() const { return states_.capacity() - states_.ids().available(); }
   const PagePool& pages() const { return pages_; }
   const PrefixIndex& index() const { return index_; }
   const ImageStore& images() const { return images_; }

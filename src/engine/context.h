@@ -1,7 +1,7 @@
 // Long contexts without a long prefill, for measurements.
 #pragma once
 
-#include "engine/generator.h"
+#include "engine/sequence.h"
 
 namespace folio {
 

@@ -1,7 +1,7 @@
 #include "engine/engine_core.h"
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "engine/generator.h"
 
 namespace folio {
 namespace {
@@ -33,43 +33,61 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineConfig& config)
                  runner.options().max_head_rows) {}
 
 void EngineCore::submit(RequestId id, std::shared_ptr<const Request> request) {
-  FOLIO_CHECK(request->sink != nullptr);
-  check_tokens(request->prompt, runner_.config());
-  if (request->max_tokens < 1)
-    fail(ErrorCode::kInvalidArgument, "max_tokens ", request->max_tokens, " must be at least 1");
-  if (request->choices < 1) fail(ErrorCode::kInvalidArgument, "n ", request->choices, " must be at least 1");
-  if (!request->policies.empty() && std::ssize(request->policies) != request->choices) {
-    fail(ErrorCode::kInvalidArgument, request->policies.size(), " policies for ", request->choices, " choices");
-  }
+  check_request(*request, runner_.config());
   scheduler_.submit(id, std::move(request));
 }
 
 bool EngineCore::step() {
+  const double begin = now_seconds(), run_before = stats_.run_seconds;
+  const bool worked = advance();
+  stats_.host_seconds += now_seconds() - begin - (stats_.run_seconds - run_before);
+  return worked;
+}
+
+bool EngineCore::advance() {
   ScheduledStep scheduled = scheduler_.schedule();
   CopyPlan copies;
   blocks_.copies().drain(copies);
-  if (!scheduled.spans.empty()) {
-    StepBuilder& builder = runner_.builder(turn_);
-    turn_ = (turn_ + 1) % ModelRunner::kBuilders;
-    build(scheduled, builder);
-    const StepOutputs outputs = runner_.run(copies, builder.step());
-    // A device would download these behind the step; the host looks at them when the step is taken back.
-    InFlight flight{.step = std::move(scheduled), .sampled = {}, .logprobs = {}};
-    if (flight.step.head_rows > 0) {
-      flight.sampled.assign(outputs.sampled, outputs.sampled + flight.step.head_rows);
-      flight.logprobs.assign(outputs.logprobs, outputs.logprobs + flight.step.head_rows);
-    }
-    in_flight_.push_back(std::move(flight));
-    blocks_.copies().complete();
-    if (std::ssize(in_flight_) >= config_.depth) accept_oldest();
+  if (scheduled.spans.empty()) {
+    const bool copied = !copies.empty();
+    run(copies, nullptr);
+    if (in_flight_.empty()) return copied;
+    accept_oldest();
     return true;
   }
-  const bool copied = !copies.empty();
-  runner_.run(copies);
-  blocks_.copies().complete();
-  if (in_flight_.empty()) return copied;
-  accept_oldest();
+  ++stats_.steps;
+  StepBuilder& builder = runner_.builder(turn_);
+  turn_ = (turn_ + 1) % ModelRunner::kBuilders;
+  build(scheduled, builder);
+  const Step step = builder.step();
+  const StepOutputs outputs = run(copies, &step);
+  // A device would download these behind the step; the host looks at them when the step is taken back.
+  InFlight flight{.step = std::move(scheduled), .sampled = {}, .logprobs = {}};
+  if (flight.step.head_rows > 0) {
+    flight.sampled.assign(outputs.sampled, outputs.sampled + flight.step.head_rows);
+    flight.logprobs.assign(outputs.logprobs, outputs.logprobs + flight.step.head_rows);
+  }
+  in_flight_.push_back(std::move(flight));
+  if (std::ssize(in_flight_) >= config_.depth) accept_oldest();
   return true;
+}
+
+StepOutputs EngineCore::run(const CopyPlan& copies, const Step* step) {
+  const double begin = now_seconds();
+  StepOutputs outputs;
+  if (step != nullptr) {
+    outputs = runner_.run(copies, *step);
+  } else {
+    runner_.run(copies);
+  }
+  blocks_.copies().complete();
+  stats_.run_seconds += now_seconds() - begin;
+  return outputs;
+}
+
+void EngineCore::abort_all() {
+  scheduler_.cancel_all();
+  while (!empty()) step();
 }
 
 void EngineCore::accept_oldest() {

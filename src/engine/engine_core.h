@@ -11,18 +11,27 @@ namespace folio {
 
 class EngineCore {
  public:
+  struct Stats {
+    int64_t steps = 0;        // with rows
+    double host_seconds = 0;  // in scheduling, building and taking back steps
+    double run_seconds = 0;   // in the model and the copies
+  };
+
   // `runner` must outlive it, with room for the configuration's rows, requests and steps. Throws
   // Error(kInvalidArgument) with every reason why the configuration cannot work.
   EngineCore(ModelRunner& runner, const EngineConfig& config);
 
-  // Throws Error(kInvalidArgument) for a request that makes no sense: empty prompt, unknown ids, bad parameters.
+  // Throws Error(kInvalidArgument) where check_request does.
   void submit(RequestId id, std::shared_ptr<const Request> request);
   void cancel(RequestId id) { scheduler_.cancel(id); }
 
   // Schedules and runs one step, and takes back what is done. False when there was nothing to do.
   bool step();
+  // Ends every request as kAbort and takes back what is in flight.
+  void abort_all();
   bool empty() const { return scheduler_.empty() && in_flight_.empty(); }
 
+  const Stats& stats() const { return stats_; }
   Scheduler& scheduler() { return scheduler_; }
   BlockManager& blocks() { return blocks_; }
   const EngineConfig& config() const { return config_; }
@@ -34,7 +43,9 @@ class EngineCore {
     std::vector<float> logprobs;
   };
   void build(const ScheduledStep& step, StepBuilder& builder) const;
+  bool advance();
   void accept_oldest();
+  StepOutputs run(const CopyPlan& copies, const Step* step);
 
   ModelRunner& runner_;
   EngineConfig config_;
@@ -42,6 +53,7 @@ class EngineCore {
   Scheduler scheduler_;
   std::deque<InFlight> in_flight_;
   int turn_ = 0;  // staging of the next step
+  Stats stats_;
 };
 
 }  // namespace folio

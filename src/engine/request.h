@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,11 +14,14 @@
 
 namespace folio {
 
+struct Config;
+
 enum class FinishReason : uint8_t {
   kLength,   // max_tokens, or the context is full
   kStop,     // end of sentence, a stop id, or the policy
   kAbort,    // cancelled, or the engine shut down
   kRefused,  // could not be scheduled; the message says why
+  kError,    // the engine failed; the message says why
 };
 std::string_view finish_reason_name(FinishReason reason);
 
@@ -40,16 +44,20 @@ struct Usage {
 };
 
 // Receives one choice's tokens in order, then one finish; never again after that. Called by the engine's thread: it
-// must not block and must not call the engine.
+// must not block, must not throw, and of the engine may call cancel() alone.
 class Sink {
  public:
   virtual ~Sink() = default;
   virtual void on_token(int32_t choice, int32_t id, float logprob) = 0;
-  // `message` is empty unless the request was refused.
+  // `message` is empty unless the request was refused or the engine failed.
   virtual void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) = 0;
   // Log-probabilities of the prompt's tokens 1 .. n-1, for requests that want prompt rows; before the first token.
   virtual void on_prompt_logprobs(const std::vector<float>& logprobs) { static_cast<void>(logprobs); }
+  // The first `done` tokens of the prompt have run; called before the first token, again after a preemption.
+  virtual void on_prefill(int32_t choice, int64_t done) { static_cast<void>(choice), static_cast<void>(done); }
 };
+
+constexpr int32_t kMaxChoices = 128;
 
 struct Request {
   std::vector<int32_t> prompt;
@@ -57,11 +65,22 @@ struct Request {
   int64_t max_tokens = 128;
   std::vector<int32_t> stop_ids;  // beside the end of sentence; the stop token is part of the output
   bool ignore_eos = false;
-  int32_t choices = 1;             // n: siblings that share the prompt; choice i samples with seed + i
-  bool exact = false;              // no decoder replay, prefix hits only where they are exact
+  int32_t choices = 1;  // n, at most kMaxChoices: siblings that share the prompt; choice i samples with seed + i
+  bool exact = false;   // no decoder replay, prefix hits only where they are exact
   bool wants_prompt_rows = false;  // every prompt row through the head; implies exact, reads no prefix
   std::vector<std::shared_ptr<TokenPolicy>> policies;  // none, or one per choice
   std::shared_ptr<Sink> sink;
 };
+
+// Throws Error(kInvalidArgument) for an empty prompt or an id outside the vocabulary.
+void check_tokens(std::span<const int32_t> prompt, const Config& config);
+
+// Throws Error(kInvalidArgument) for an empty prompt, an id outside the vocabulary, or a prompt that leaves no room for
+// a token in a context of `max_model_len` tokens.
+void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t max_model_len);
+
+// Throws Error(kInvalidArgument) for a request that makes no sense, whatever the engine's state: no sink, a bad prompt,
+// limits or sampling parameters outside their range, policies that do not match its choices.
+void check_request(const Request& request, const Config& config);
 
 }  // namespace folio

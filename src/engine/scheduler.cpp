@@ -23,36 +23,52 @@ Scheduler::Scheduler(const Geometry& geometry, BlockManager& blocks, const Engin
       config_(config),
       max_model_len_(max_model_len),
       eos_(eos),
-      max_head_rows_(max_head_rows) {
-  const int64_t window = geometry.inputs().window;
-  const int64_t least = (config.decoder_replay ? window : 1) + config.max_num_seqs;
+      max_head_rows_(max_head_rows),
+      tail_fits_(config.max_num_batched_tokens >= geometry.inputs().window + config.max_num_seqs) {
+  const int64_t least = int64_t{1} + config.max_num_seqs;
   std::string reasons;
   const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
   if (config.max_num_seqs < 1) refuse("--max-num-seqs must be at least 1");
   if (config.max_num_batched_tokens < least) {
     refuse(concat("--max-num-batched-tokens ", config.max_num_batched_tokens, " must be at least ", least,
-                  config.decoder_replay ? ", the window and --max-num-seqs" : ", more than --max-num-seqs"));
+                  ", more than --max-num-seqs"));
   }
   if (config.depth != 1 && config.depth != 2) refuse(concat("depth ", config.depth, " must be 1 or 2"));
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
 }
 
 void Scheduler::submit(RequestId id, std::shared_ptr<const Request> request) {
-  RequestState* first = nullptr;
+  // Either all choices join or, when memory runs out, none.
+  States fresh;
   for (int32_t choice = 0; choice < request->choices; ++choice) {
-    states_.push_back(std::make_unique<RequestState>(id, request, choice, geometry_.inputs().block_size));
-    RequestState& state = *states_.back();
+    fresh.push_back(std::make_unique<RequestState>(id, request, choice, geometry_.inputs().block_size));
+    RequestState& state = *fresh.back();
     state.usage.prompt_tokens = state.prompt_length();
     const bool replay = config_.decoder_replay && !state.wants_exact();
     state.decoder_start = replay ? decoder_tail_start(state.prompt_length(), geometry_.inputs().window) : 0;
-    state.parent = first;
-    if (first == nullptr) waiting_.push_back(first = &state);
+    state.parent = choice > 0 ? fresh.front().get() : nullptr;
   }
+  waiting_.push_back(fresh.front().get());
+  states_.splice(states_.end(), fresh);
+  stats_.submitted += request->choices;
 }
 
 void Scheduler::cancel(RequestId id) {
   for (const auto& state : states_) {
     if (state->id == id) state->cancelled = true;
+  }
+}
+
+void Scheduler::cancel_all() {
+  for (const auto& state : states_) state->cancelled = true;
+}
+
+void Scheduler::fail_all(const std::string& message) {
+  for (const auto& state : states_) {
+    if (state->status == RequestStatus::kFinished) continue;
+    state->status = RequestStatus::kFinished;
+    ++stats_.finished;
+    state->request->sink->on_finish(state->choice, FinishReason::kError, state->usage, message);
   }
 }
 
@@ -83,8 +99,6 @@ ScheduledStep Scheduler::schedule() {
     if (step.spans.empty()) schedule_decodes(step, budget);
   }
   for (const ScheduledSpan& span : step.spans) ++span.state->spans_in_flight;
-  stats_.waiting = std::ssize(waiting_);
-  stats_.running = std::ssize(running_);
   return step;
 }
 
@@ -174,7 +188,7 @@ bool Scheduler::schedule_chunk(RequestState& state, ScheduledStep& step, int64_t
   });
   if (has_siblings && due == 1) fork_siblings(state);
   if (has_siblings && due > 1) --due;
-  const bool tail_together = *state.decoder_start > 0 && !has_siblings && state.usage.preemptions == 0;
+  const bool tail_together = tail_fits_ && *state.decoder_start > 0 && !has_siblings && state.usage.preemptions == 0;
   const bool prompt_rows = state.request->wants_prompt_rows && state.computed < state.prompt_length();
   const int64_t heads = max_head_rows_ - step.head_rows;
   if (heads == 0) return false;
@@ -223,8 +237,8 @@ void Scheduler::preempt(RequestState& state) {
 }
 
 bool Scheduler::preempt_youngest() {
-  const auto victim =
-      std::find_if(running_.rbegin(), running_.rend(), [](const RequestState* state) { return state->spans_in_flight == 0; });
+  const auto victim = std::find_if(running_.rbegin(), running_.rend(),
+                                   [](const RequestState* state) { return state->spans_in_flight == 0; });
   if (victim == running_.rend()) return false;
   preempt(**victim);
   return true;
@@ -241,6 +255,9 @@ void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const 
       const int64_t given = span.rows - (span.samples ? 1 : 0);
       state.prompt_logprobs.insert(state.prompt_logprobs.end(), logprobs + head, logprobs + head + given);
       head += given;
+    }
+    if (state.generated() == 0 && state.status == RequestStatus::kRunning && !state.cancelled) {
+      state.request->sink->on_prefill(state.choice, std::min(span.begin + span.rows, state.prompt_length()));
     }
     if (span.samples) {
       --state.in_flight;

@@ -31,8 +31,8 @@ struct ScheduledStep {
 
 class Scheduler {
  public:
-  struct Stats {
-    int64_t waiting = 0, running = 0;
+  struct Stats {  // of choices
+    int64_t submitted = 0;
     int64_t finished = 0, preempted = 0, refused = 0, aborted = 0;
     int64_t prefill_rows = 0, decode_rows = 0;
   };
@@ -46,6 +46,10 @@ class Scheduler {
   void submit(RequestId id, std::shared_ptr<const Request> request);
   // Marks all choices of a request; they finish as kAbort at the next schedule() or accept().
   void cancel(RequestId id);
+  void cancel_all();
+  // After a bug or a failure of the device: every request that is not finished ends as kError with `message`. What they
+  // hold is not given back; nothing else may be called any more but stats().
+  void fail_all(const std::string& message);
 
   // The next step; no spans when there is nothing to run now.
   ScheduledStep schedule();
@@ -55,6 +59,8 @@ class Scheduler {
 
   // Requests that are not finished.
   bool empty() const { return states_.empty(); }
+  int64_t running() const { return std::ssize(running_); }
+  int64_t waiting() const { return stats_.submitted - stats_.finished - running(); }
   const Stats& stats() const { return stats_; }
   // For tests: preempts the youngest running request that has nothing in flight; false if there is none.
   bool preempt_youngest();
@@ -84,7 +90,8 @@ class Scheduler {
   int64_t max_model_len_;
   int32_t eos_;
   int64_t max_head_rows_;
-  States states_;  // owns all
+  bool tail_fits_;  // a step has room for a decoder tail beside decodes; otherwise tails are cut, which changes no bit
+  States states_;   // owns all
   std::deque<RequestState*> waiting_;
   std::vector<RequestState*> running_;  // oldest first
   Stats stats_;

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "engine/generator.h"
+#include "engine/sequence.h"
 #include "ops/ref/host_weights.h"
 #include "ops/ref/reference_ops.h"
 #include "support/small_model.h"

@@ -1,0 +1,72 @@
+#include "engine/request.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "model/model_files.h"
+
+namespace folio {
+namespace {
+
+void check_sampling(const SamplingParams& sampling) {
+  const auto refuse = [](const auto&... parts) { fail(ErrorCode::kInvalidArgument, parts...); };
+  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature)) {
+    refuse("temperature ", sampling.temperature, " must be 0 or more");
+  }
+  if (sampling.top_k < -1) refuse("top_k ", sampling.top_k, " must be a number of tokens, or 0 or -1 for all");
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1)) refuse("top_p ", sampling.top_p, " must be above 0 and at most 1");
+  if (!(sampling.min_p >= 0 && sampling.min_p <= 1)) refuse("min_p ", sampling.min_p, " must be from 0 to 1");
+}
+
+}  // namespace
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kAbort:
+      return "abort";
+    case FinishReason::kRefused:
+      return "refused";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "?";
+}
+
+void check_tokens(std::span<const int32_t> prompt, const Config& config) {
+  if (prompt.empty()) fail(ErrorCode::kInvalidArgument, "the prompt is empty: give at least one token");
+  for (const int32_t id : prompt) {
+    if (id < 0 || id >= config.vocab_size) {
+      fail(ErrorCode::kInvalidArgument, "token id ", id, " is not in the vocabulary: ids are 0 to ",
+           config.vocab_size - 1);
+    }
+  }
+}
+
+void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t max_model_len) {
+  check_tokens(prompt, config);
+  if (std::ssize(prompt) >= max_model_len) {
+    fail(ErrorCode::kInvalidArgument, "the prompt has ", prompt.size(), " tokens and the context holds ", max_model_len,
+         ": shorten the prompt, or raise --max-model-len if the model allows it");
+  }
+}
+
+void check_request(const Request& request, const Config& config) {
+  if (request.sink == nullptr) fail(ErrorCode::kInvalidArgument, "the request has no sink for its answer");
+  check_tokens(request.prompt, config);
+  check_sampling(request.sampling);
+  if (request.max_tokens < 1) {
+    fail(ErrorCode::kInvalidArgument, "max_tokens ", request.max_tokens, " must be at least 1");
+  }
+  if (request.choices < 1 || request.choices > kMaxChoices) {
+    fail(ErrorCode::kInvalidArgument, "n ", request.choices, " must be from 1 to ", kMaxChoices);
+  }
+  if (!request.policies.empty() && std::ssize(request.policies) != request.choices) {
+    fail(ErrorCode::kInvalidArgument, request.policies.size(), " policies for ", request.choices, " choices");
+  }
+}
+
+}  // namespace folio
