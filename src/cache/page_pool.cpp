@@ -130,6 +130,7 @@ int32_t PagePool::take(State state) {
   if (evicted) {
     ++stats_.evicted;
     if (on_evict_) on_evict_(page);
+    if (on_discard_) on_discard_(page);
   }
   return page;
 }
@@ -137,6 +138,7 @@ int32_t PagePool::take(State state) {
 void PagePool::make_vacant(int32_t page) {
   at(page) = {};
   vacant_.push_back(page);
+  if (on_discard_) on_discard_(page);
 }
 
 void PagePool::append_cached(int32_t page) {

@@ -28,6 +28,9 @@ class PagePool {
   // Called for a cached page that is about to be handed out, when it has ceased to be published. May release other
   // pages or units; must not allocate.
   using EvictionHook = std::function<void(int32_t page)>;
+  // Called for a page whose bytes have ceased to mean anything: it became vacant, or it was a cached one that is handed
+  // out. Same rules.
+  using DiscardHook = std::function<void(int32_t page)>;
 
   struct Stats {
     int64_t allocated = 0;  // pages handed out, units included
@@ -76,6 +79,8 @@ class PagePool {
   // Makes a cached page the last to be evicted; does nothing to a used one.
   void touch(int32_t page);
   void set_eviction_hook(EvictionHook hook) { on_evict_ = std::move(hook); }
+  // For tests that overwrite such pages.
+  void set_discard_hook(DiscardHook hook) { on_discard_ = std::move(hook); }
 
   // `count` pages as the units of `owner`, which has none yet; nothing, and nothing evicted, if fewer are available.
   std::optional<std::vector<int32_t>> allocate_units(UnitOwner owner, int32_t count);
@@ -108,6 +113,7 @@ class PagePool {
   int32_t oldest_ = -1;
   int32_t newest_ = -1;
   EvictionHook on_evict_;
+  DiscardHook on_discard_;
   Stats stats_;
   Buffer memory_;
 };

@@ -38,7 +38,12 @@ int64_t slot_name(int32_t slot) { return -1 - int64_t{slot}; }
 
 StateCopies::StateCopies(Device& device, const Geometry& geometry, PagePool& pages, StatePool& states,
                          ImageStore& images)
-    : geometry_(geometry), pages_(pages), states_(states), images_(images), scratch_(device, geometry.state_bytes()) {}
+    : geometry_(geometry),
+      pages_(pages),
+      states_(states),
+      images_(images),
+      device_(device),
+      scratch_(device, geometry.state_bytes()) {}
 
 void StateCopies::check_slot(int32_t slot) const {
   FOLIO_CHECK(slot >= 0 && slot < states_.capacity(), "slot ", slot, " of ", states_.capacity());
@@ -83,6 +88,21 @@ void StateCopies::restore(ImageId image, int32_t slot, RequestId request) {
   queued_.push_back({.kind = Kind::kRestore, .moves = {}, .image = image, .slot = slot});
 }
 
+void StateCopies::poison(Copy copy) {
+  if (poison_.bytes() == 0) {
+    poison_ = Buffer(device_, std::max(geometry_.page_bytes(), geometry_.state_bytes()));
+    device_.fill(poison_.data(), 0xff, poison_.bytes());
+  }
+  queued_.push_back(std::move(copy));
+}
+
+void StateCopies::poison_page(int32_t page) { poison({.kind = Kind::kPoison, .moves = {}, .page = page}); }
+
+void StateCopies::poison_slot(int32_t slot) {
+  check_slot(slot);
+  poison({.kind = Kind::kPoison, .moves = {}, .slot = slot});
+}
+
 void StateCopies::forget_slot(int32_t slot) {
   std::erase_if(queued_, [&](const Copy& copy) {
     if (copy.kind != Kind::kRestore || copy.slot != slot) return false;
@@ -107,6 +127,8 @@ void StateCopies::drain(CopyPlan& plan) {
         reads.push_back(move.source);
         writes.push_back(move.destination);
       }
+    } else if (copy.kind == Kind::kPoison) {
+      writes.push_back(copy.page >= 0 ? copy.page : slot_name(copy.slot));
     } else {
       const std::vector<int32_t>& units = images_.image(copy.image).units;
       (copy.kind == Kind::kStore ? writes : reads).assign(units.begin(), units.end());
@@ -121,6 +143,11 @@ void StateCopies::drain(CopyPlan& plan) {
       for (const Move& move : copy.moves) {
         plan.stream(pages_.data(), geometry_.page_ranges(move.source), pages_.data(),
                     geometry_.page_ranges(move.destination));
+      }
+    } else if (copy.kind == Kind::kPoison) {
+      const auto ranges = copy.page >= 0 ? geometry_.page_ranges(copy.page) : geometry_.state_ranges(copy.slot);
+      for (const MemoryRange& range : ranges) {
+        plan.add(poison_.data(), (copy.page >= 0 ? pages_.data() : states_.data()) + range.offset, range.bytes);
       }
     } else {
       plan_image(copy, plan);

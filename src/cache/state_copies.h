@@ -43,6 +43,10 @@ class StateCopies {
   // before. Throws Error(kInvalidArgument) for an image of another layout or size, or with repeated units
   // (check_image).
   void restore(ImageId image, int32_t slot, RequestId request);
+  // For tests: fills a page or a slot that nobody needs any more with bytes that are NaN in every format. Queued like a
+  // copy, so that what was queued before still reads what was there.
+  void poison_page(int32_t page);
+  void poison_slot(int32_t slot);
   // The request in `slot` is gone: takes back its restores that have not been drained. Stores from the slot stay: what
   // they write is right whatever becomes of the request.
   void forget_slot(int32_t slot);
@@ -55,13 +59,15 @@ class StateCopies {
   void complete();
 
  private:
-  enum class Kind : uint8_t { kMoves, kPages, kStore, kRestore };
+  enum class Kind : uint8_t { kMoves, kPages, kStore, kRestore, kPoison };
   struct Copy {
     Kind kind;
     std::vector<Move> moves;  // of kMoves, kPages
     ImageId image = -1;       // of kStore, kRestore
-    int32_t slot = -1;
+    int32_t slot = -1;        // of kStore, kRestore, kPoison
+    int32_t page = -1;        // of kPoison, when it is no slot
   };
+  void poison(Copy copy);
   void check_slot(int32_t slot) const;
   void plan_moves(std::span<const Move> moves, CopyPlan& plan) const;
   void plan_image(const Copy& copy, CopyPlan& plan) const;
@@ -70,7 +76,9 @@ class StateCopies {
   PagePool& pages_;
   StatePool& states_;
   ImageStore& images_;
+  Device& device_;
   Buffer scratch_;  // one STATE entry, for moves in a circle
+  Buffer poison_;   // as large as a page and a STATE entry, once it is needed
   std::vector<Copy> queued_;
   std::deque<std::vector<Copy>> drained_;  // stores and restores of each drained batch
 };

@@ -31,7 +31,13 @@ BlockManager::BlockManager(Device& device, const Geometry& geometry, PagePool& p
       copies_(device, geometry, pages, states, images_),
       transfer_(make_transfer(geometry, config, pages, images_, history_tokens)) {
   index_.set_eviction_hook([this](const BlockHash& hash) { images_.unindex(hash); });
+  if (!config.poison) return;
+  device.fill(pages.data(), 0xff, pages.bytes());
+  device.fill(states.data(), 0xff, states.bytes());
+  pages_.set_discard_hook([this](int32_t page) { copies_.poison_page(page); });
 }
+
+BlockManager::~BlockManager() { pages_.set_discard_hook(nullptr); }
 
 std::optional<std::string> BlockManager::refusal(const RequestState& state) const {
   const int64_t needed = geometry_.pages_for(std::ssize(state.tokens) + 1);
@@ -52,7 +58,10 @@ void BlockManager::resume_at(RequestState& state, const Resume& resume) {
     state.usage.cached_tokens = resume.hit;
     state.usage.encoder_replay = replayed;
   }
-  state.usage.plans.push_back({.start = resume.start, .resume = resume.hit, .decoder_start = *state.decoder_start});
+  state.usage.plans.push_back({.start = resume.start,
+                               .resume = resume.hit,
+                               .decoder_start = *state.decoder_start,
+                               .known = std::ssize(state.tokens)});
 }
 
 bool BlockManager::admit(RequestState& state) {
@@ -93,6 +102,7 @@ bool BlockManager::admit(RequestState& state) {
   }
   index_.record(std::ssize(state.tokens), match, resume.hit);
   resume_at(state, resume);
+  if (watcher_ != nullptr) watcher_->admitted(state);
   return true;
 }
 
@@ -121,6 +131,8 @@ bool BlockManager::fork(const RequestState& parent, RequestState& child) {
   child.hashes.extend(child.tokens);
   child.rungs = parent.rungs;
   child.usage = parent.usage;
+  child.prompt_logprobs = parent.prompt_logprobs;
+  if (watcher_ != nullptr) watcher_->forked(parent, child);
   return true;
 }
 
@@ -146,7 +158,8 @@ void BlockManager::computed(RequestState& state, int64_t end, bool decoding, boo
   for (; state.published < std::min(end / block, state.hashes.size()); ++state.published) {
     const int32_t page = state.pages[static_cast<size_t>(state.published)];
     if (!pages_.published(page)) {
-      index_.publish(state.hashes, state.tokens, state.chain, state.published, page);
+      const auto result = index_.publish(state.hashes, state.tokens, state.chain, state.published, page);
+      if (watcher_ != nullptr && result.canonical == page) watcher_->published(state, state.published, page);
     }
   }
   if (!current || end % block != 0 || end / block > state.hashes.size()) return;
@@ -164,6 +177,7 @@ void BlockManager::release(RequestState& state) {
   for (auto page = state.pages.rbegin(); page != state.pages.rend(); ++page) pages_.release(*page);
   state.pages.clear();
   states_.ids().release(state.slot);
+  if (config_.poison) copies_.poison_slot(state.slot);
   state.slot = -1;
 }
 
@@ -173,6 +187,7 @@ void BlockManager::preempt(RequestState& state) {
   state.computed = 0;
   state.published = 0;
   state.rungs = {};
+  state.prompt_logprobs = std::make_shared<std::vector<float>>();
 }
 
 bool BlockManager::idle() const {

@@ -14,11 +14,25 @@
 
 namespace folio {
 
+// Told what becomes of requests and pages as it happens; for tests.
+class BlockWatcher {
+ public:
+  virtual ~BlockWatcher() = default;
+  // The request has what it resumes from: the plan is usage.plans.back(), its shared pages are all its pages so far.
+  virtual void admitted(const RequestState& state) = 0;
+  virtual void forked(const RequestState& parent, const RequestState& child) = 0;
+  // Block `block` of the request can be found from now on, in `page`.
+  virtual void published(const RequestState& state, int64_t block, int32_t page) = 0;
+};
+
 class BlockManager {
  public:
   // All must outlive it. `history_tokens`: how far back n-grams look.
   BlockManager(Device& device, const Geometry& geometry, PagePool& pages, StatePool& states, const EngineConfig& config,
                int32_t history_tokens);
+  BlockManager(const BlockManager&) = delete;
+  BlockManager& operator=(const BlockManager&) = delete;
+  ~BlockManager();
 
   // Why a request can never run: nothing if it can.
   std::optional<std::string> refusal(const RequestState& state) const;
@@ -57,6 +71,8 @@ class BlockManager {
   bool idle() const;
   // Forgets all published prefixes and boundary images.
   void clear_cache();
+  // Null: nobody. Must outlive the manager or be taken away.
+  void watch(BlockWatcher* watcher) { watcher_ = watcher; }
 
  private:
   void resume_at(RequestState& state, const Resume& resume);
@@ -69,6 +85,7 @@ class BlockManager {
   ImageStore images_;
   StateCopies copies_;
   std::unique_ptr<StateTransfer> transfer_;
+  BlockWatcher* watcher_ = nullptr;
 };
 
 }  // namespace folio

@@ -15,6 +15,7 @@ struct EngineConfig {
   bool decoder_replay = true;                // --[no-]decoder-swa-bounded-replay
   bool encoder_replay = true;                // --[no-]encoder-swa-bounded-replay; off: state images
   int64_t state_checkpoint_interval = 8192;  // tokens between images
+  bool poison = false;  // for tests: pages and slots hold NaN patterns at first and from when they are free again
 };
 
 }  // namespace folio

@@ -31,6 +31,7 @@ struct ReplayPlan {
   int64_t start = 0;          // S: first position that ran
   int64_t resume = 0;         // R: positions before it were in shared pages
   int64_t decoder_start = 0;  // s: first position that the decoder layers ran
+  int64_t known = 0;          // tokens that it began with: the prompt, and what had been generated before a preemption
   bool operator==(const ReplayPlan&) const = default;
 };
 

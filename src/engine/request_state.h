@@ -58,7 +58,8 @@ struct RequestState {
   SamplingParams sampling;
   bool cancelled = false;
   RequestState* parent = nullptr;  // sibling whose prefill this one shares; it is in no queue until that is done
-  std::vector<float> prompt_logprobs;
+  // Shared with the siblings that share the prefill; a run that begins anew collects them anew.
+  std::shared_ptr<std::vector<float>> prompt_logprobs = std::make_shared<std::vector<float>>();
   Usage usage;
 
   bool needs_host() const { return !request->policies.empty(); }

@@ -253,7 +253,7 @@ void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const 
     --state.spans_in_flight;
     if (span.prompt_rows) {
       const int64_t given = span.rows - (span.samples ? 1 : 0);
-      state.prompt_logprobs.insert(state.prompt_logprobs.end(), logprobs + head, logprobs + head + given);
+      state.prompt_logprobs->insert(state.prompt_logprobs->end(), logprobs + head, logprobs + head + given);
       head += given;
     }
     if (state.generated() == 0 && state.status == RequestStatus::kRunning && !state.cancelled) {
@@ -278,7 +278,7 @@ void Scheduler::take_token(RequestState& state, int32_t id, float logprob) {
   const Request& request = *state.request;
   state.tokens.push_back(id);
   state.usage.completion_tokens = state.generated();
-  if (request.wants_prompt_rows && state.generated() == 1) request.sink->on_prompt_logprobs(state.prompt_logprobs);
+  if (request.wants_prompt_rows && state.generated() == 1) request.sink->on_prompt_logprobs(*state.prompt_logprobs);
   request.sink->on_token(state.choice, id, logprob);
   // The earliest reason in the order of spec runtime 3.11; all of them end with this token.
   TokenPolicy* policy = state.policy();

@@ -66,6 +66,8 @@ class Scheduler {
   bool preempt_youngest();
   // For tests: the running requests in another order of turn.
   void reverse_running();
+  // For tests: all requests that are not forgotten yet, in the order of their submission.
+  const std::list<std::unique_ptr<RequestState>>& states() const { return states_; }
 
  private:
   using States = std::list<std::unique_ptr<RequestState>>;

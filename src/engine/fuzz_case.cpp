@@ -1,0 +1,129 @@
+#include "engine/fuzz_case.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace folio {
+
+FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len) {
+  const auto window = static_cast<int32_t>(config.sliding_window);
+  FuzzCase made;
+  EngineConfig& engine = made.engine;
+  RunnerOptions& runner = made.runner;
+  engine.encoder_replay = !dice.one_in(3);
+  engine.decoder_replay = !dice.one_in(3);
+  engine.prefix_cache = !dice.one_in(6);
+  // A page that encoder replay runs again must fill a window.
+  const std::vector<int32_t> blocks = engine.encoder_replay
+                                          ? std::vector<int32_t>{window, window, window + 2, 2 * window, 3 * window}
+                                          : std::vector<int32_t>{16, 16, 18, window, 2 * window};
+  runner.block_size = std::max(16, dice.pick(blocks));
+  runner.packed_cache = !dice.one_in(3);
+  runner.max_model_len = max_model_len;
+  runner.max_num_seqs = 6;
+  engine.max_num_seqs = static_cast<int32_t>(dice.roll(1, 6));
+  const int32_t least = window + engine.max_num_seqs;
+  engine.max_num_batched_tokens = static_cast<int32_t>(dice.roll(least, 2 * least + 60));
+  runner.max_rows = engine.max_num_batched_tokens;
+  runner.max_head_rows = static_cast<int32_t>(dice.one_in(4) ? dice.roll(engine.max_num_seqs, 20) : runner.max_rows);
+  runner.max_head_rows = std::max(runner.max_head_rows, engine.max_num_seqs);
+  engine.long_prefill_token_threshold = static_cast<int32_t>(dice.one_in(3) ? dice.roll(1, 2 * window) : 0);
+  engine.mix_prefill_and_decode = !dice.one_in(3);
+  engine.depth = static_cast<int32_t>(dice.roll(1, 2));
+  engine.state_checkpoint_interval = runner.block_size * dice.roll(0, 4);
+  engine.poison = !dice.one_in(8);
+  // From less than two requests to enough for all.
+  const auto whole = static_cast<int64_t>((max_model_len + runner.block_size - 1) / runner.block_size);
+  runner.pages =
+      static_cast<int32_t>(dice.one_in(3) ? dice.roll(whole / 2 + 1, whole + 2) : dice.roll(whole, 5 * whole));
+  runner.threads = 1;
+  made.requests = dice.roll(3, 9);
+  return made;
+}
+
+std::string describe(const FuzzCase& fuzz_case) {
+  const EngineConfig& engine = fuzz_case.engine;
+  const RunnerOptions& runner = fuzz_case.runner;
+  return concat("block ", runner.block_size, ", ", runner.packed_cache ? "fp4" : "bf16", ", ", runner.pages, " pages, ",
+                engine.max_num_seqs, " seqs, ", engine.max_num_batched_tokens, " rows, ", runner.max_head_rows,
+                " heads, threshold ", engine.long_prefill_token_threshold, ", depth ", engine.depth, ", mixed ",
+                engine.mix_prefill_and_decode, ", prefix cache ", engine.prefix_cache, ", decoder replay ",
+                engine.decoder_replay, ", encoder replay ", engine.encoder_replay, ", interval ",
+                engine.state_checkpoint_interval);
+}
+
+RequestSource::RequestSource(Dice& dice, const FuzzCase& fuzz_case, const Config& config)
+    : vocab_(config.vocab_size),
+      window_(config.sliding_window),
+      block_(fuzz_case.runner.block_size),
+      longest_(fuzz_case.runner.max_model_len) {
+  documents_.resize(static_cast<size_t>(dice.roll(1, 2)));
+  for (auto& document : documents_) append(dice, longest_ * 3 / 4, document);
+}
+
+void RequestSource::append(Dice& dice, int64_t count, std::vector<int32_t>& tokens) const {
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(dice.roll(3, vocab_ - 3)));
+}
+
+// Often at a border of something, or one beside it.
+int64_t RequestSource::length(Dice& dice) const {
+  if (dice.one_in(2)) return dice.roll(1, longest_ / 2);
+  const int64_t unit = dice.pick(std::vector<int64_t>{2, window_, block_, block_});
+  const int64_t border = unit * dice.roll(1, std::max<int64_t>(1, longest_ * 3 / 4 / unit));
+  return std::max<int64_t>(1, border + dice.roll(-1, 1));
+}
+
+std::vector<int32_t> RequestSource::prompt(Dice& dice) {
+  if (dice.one_in(60)) {
+    std::vector<int32_t> oversized;
+    append(dice, longest_ + dice.roll(-1, 2), oversized);
+    return oversized;
+  }
+  const int64_t count = length(dice);
+  std::vector<int32_t> tokens;
+  const int64_t kind = dice.roll(0, 4);
+  if (kind == 0 && !said_.empty()) {
+    tokens = dice.pick(said_);  // the next turn of a conversation
+    append(dice, dice.roll(1, block_ + 2), tokens);
+    if (std::ssize(tokens) < longest_) return tokens;
+  }
+  tokens.clear();
+  if (kind <= 3) {
+    const auto& document = dice.pick(documents_);
+    const int64_t from_document = dice.one_in(2) ? count : dice.roll(1, count);
+    tokens.assign(document.begin(), document.begin() + std::min(from_document, std::ssize(document)));
+  }
+  if (std::ssize(tokens) < count) append(dice, count - std::ssize(tokens), tokens);
+  return tokens;
+}
+
+std::shared_ptr<Request> RequestSource::next(Dice& dice) {
+  auto request = std::make_shared<Request>();
+  request->prompt = prompt(dice);
+  request->max_tokens = dice.one_in(4) ? 1 : dice.roll(2, 40);
+  SamplingParams& sampling = request->sampling;
+  sampling.temperature = dice.one_in(2) ? 0.0f : 1.0f;
+  if (dice.one_in(4)) sampling.top_k = static_cast<int32_t>(dice.roll(1, 50));
+  if (dice.one_in(4)) sampling.top_p = 0.9f;
+  sampling.seed = static_cast<uint64_t>(dice.roll(0, 5));
+  request->ignore_eos = dice.one_in(2);
+  request->exact = dice.one_in(4);
+  request->wants_prompt_rows = dice.one_in(10);
+  request->choices = dice.one_in(6) ? static_cast<int32_t>(dice.roll(2, 4)) : 1;
+  if (dice.one_in(3)) {
+    for (int64_t i = dice.roll(1, 30); i > 0; --i) append(dice, 1, request->stop_ids);
+  }
+  if (dice.one_in(6)) {
+    const CountingPolicy policy(dice.roll(1, 40), static_cast<int32_t>(dice.roll(20, 200)));
+    for (int32_t i = 0; i < request->choices; ++i) request->policies.push_back(policy.fresh());
+  }
+  return request;
+}
+
+void RequestSource::remember(std::span<const int32_t> prompt, std::span<const int32_t> answer) {
+  said_.emplace_back(prompt.begin(), prompt.end());
+  said_.back().insert(said_.back().end(), answer.begin(), answer.end());
+}
+
+}  // namespace folio
