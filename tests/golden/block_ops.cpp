@@ -8,7 +8,6 @@
 namespace folio::golden {
 
 void OpRunner::step() {
-  const int64_t columns = config().engram_columns();
   const auto want = [&](size_t index) {
     return golden_.get<int64_t>(concat("engram.", config().engram_layer_ids[index], ".rows"));
   };
@@ -35,7 +34,6 @@ void OpRunner::step() {
   recorder_.exact<float>("rotation tables, in chunks", -1, plain, rope_plain_);
   recorder_.exact<float>("rotation tables, in chunks", -1, scaled, rope_scaled_);
   recorder_.exact<float>("rotation tables, in chunks", -1, group, rope_group_);
-  static_cast<void>(columns);
 }
 
 void OpRunner::embedding() {
@@ -91,7 +89,7 @@ void OpRunner::engram(int layer) {
                       .kv = bf16s(name + "wkv").data(),
                       .q_weight = engram.q_weight.get(),
                       .k_weight = engram.k_weight.get(),
-                      .image = image_.data(),
+                      .image = step_image_.data(),
                       .rows = n_,
                       .num_streams = streams(),
                       .hidden = hidden,
@@ -175,7 +173,7 @@ void OpRunner::experts(int layer) {
               .gate = moe.gate.get(),
               .bias = moe.bias.get(),
               .bias_image = moe.bias_image.get(),
-              .image = image_.data(),
+              .image = step_image_.data(),
               .rows = n_,
               .k = k,
               .scale = static_cast<float>(config().routed_scaling_factor),

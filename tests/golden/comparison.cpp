@@ -29,6 +29,8 @@ constexpr double kCancellationNoise = 0x1p-22;
 // move an input of w2 by a code step of 1/16, and with it many sums of the row by an ulp or two.
 constexpr double kMostDoubleFlips = 2e-4;
 constexpr double kMostStepsOfExperts = 4;
+// An op that is wrong everywhere needs no explanation of every element.
+constexpr int64_t kMostExplanations = 10'000;
 // fp32 results: sums of up to 4096 products in another order, in units of the row's largest value.
 constexpr double kMostRelative = 2e-5;
 
@@ -98,7 +100,7 @@ void Recorder::bf16_rows(const std::string& op, int layer, std::span<const bf16>
         ++finding.cancelled;
         continue;
       }
-      if (steps > 1 && flips) {
+      if (steps > 1 && flips && finding.flips + finding.beyond < kMostExplanations) {
         // What flips cannot have moved must be one step, or noise.
         const double one_step = std::fabs(static_cast<double>(to_float(want[i]))) * 0x1p-7;
         if (error <= flips(static_cast<int64_t>(i)) + std::max(one_step, kCancellationNoise * largest)) {

@@ -141,6 +141,7 @@ OpRunner::OpRunner(const GoldenCase& golden_case, Ops& ops, Recorder& recorder)
       compressed_(tokens_.size()),
       requests_(tokens_.size(), 0),
       image_(tokens_.size(), 0),
+      step_image_(tokens_.size(), 0),
       plain_frequencies_(rope_frequencies(config(), false)),
       scaled_frequencies_(rope_frequencies(config(), true)),
       rope_plain_(tokens_.size() * 2 * plain_frequencies_.size()),
@@ -175,6 +176,7 @@ void OpRunner::begin(int64_t first, int64_t count, int64_t* engram_rows, float* 
                    .scaled_frequencies = scaled_frequencies_.data(),
                    .ids = ids_.data() + first,
                    .positions = positions_.data() + first,
+                   .image = step_image_.data() + first,
                    .compressed = compressed_.data() + first,
                    .engram_rows = engram_rows + first * config().engram_columns(),
                    .engram_layer_stride = n_ * config().engram_columns(),
@@ -190,7 +192,7 @@ Rows OpRunner::rows(int64_t first, int64_t count) {
           .spans = &span_,
           .request = requests_.data(),
           .position = positions_.data() + first,
-          .image = image_.data() + first,
+          .image = step_image_.data() + first,
           .page_tables = packed_.page_table().data(),
           .page_table_stride = static_cast<int32_t>(packed_.page_table().size())};
 }

@@ -118,7 +118,7 @@ class OpRunner {
   int64_t n_;
 
   std::vector<int32_t> tokens_, positions_, ids_, compressed_, requests_;
-  std::vector<uint8_t> image_;
+  std::vector<uint8_t> image_, step_image_;  // of the case; from begin_step
   std::vector<RowInput> inputs_;
   RequestSpan span_;
   SlotCursor cursor_;

@@ -245,7 +245,7 @@ HashRows hash_rows(Ops& ops, const std::vector<int32_t>& ids, int64_t dead, bool
   HashRows result{.rows = std::vector<int64_t>(2 * n * 24), .positions = std::ssize(ids)};
   std::vector<RowInput> inputs;
   for (const int32_t id : ids) inputs.push_back({.value = id});
-  std::vector<uint8_t> image(n, 0);
+  std::vector<uint8_t> image(n, 0), step_image(n, 0);
   if (dead >= 0) image[static_cast<size_t>(dead)] = 1;
   const std::vector<int32_t> request(n, 0);
   std::vector<int32_t> out_ids(n), positions(n), compressed(n);
@@ -270,6 +270,7 @@ HashRows hash_rows(Ops& ops, const std::vector<int32_t>& ids, int64_t dead, bool
                     .scaled_frequencies = &frequency,
                     .ids = out_ids.data() + first,
                     .positions = positions.data() + first,
+                    .image = step_image.data() + first,
                     .compressed = compressed.data() + first,
                     .engram_rows = result.rows.data() + first * 24,
                     .engram_layer_stride = std::ssize(ids) * 24,
