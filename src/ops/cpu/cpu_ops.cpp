@@ -159,6 +159,7 @@ void CpuOps::layout(Arena& arena) {
   s.list_rows = arena.take<const void*>(chunks * (kAttendChunk + 1));
   s.list_counts = arena.take<int32_t>(chunks);
   s.router = arena.take<float>(linear_rows * l.max_experts);
+  s.sample_sums = arena.take<PartSum>(kSampleRows * sample_parts(l.vocab));
   s.threads.resize(static_cast<size_t>(pool_.threads()));
   const int64_t widest_in = std::max({l.max_linear_in, l.hidden, l.expert_inner, int64_t{l.heads} * l.head_dim});
   for (ThreadScratch& t : s.threads) {
@@ -176,6 +177,10 @@ void CpuOps::layout(Arena& arena) {
     t.affinity = arena.take<float>(l.max_experts);
     t.scores = arena.take<uint16_t>(l.max_visible);
     t.block_scores = arena.take<uint16_t>(l.max_visible);
+    t.sample = {.adjusted = arena.take<float>(l.vocab),
+                .weights = arena.take<float>(l.vocab),
+                .candidates = arena.take<SampleCandidate>(l.vocab),
+                .sums = arena.take<double>(SampleScratch::blocks(l.vocab))};
   }
 }
 

@@ -11,6 +11,7 @@
 #include "ops/ops.h"
 #include "ops/ref/host_weights.h"
 #include "ops/ref/reference_ops.h"
+#include "ops/ref/sample_row.h"
 #include "tensor/arena.h"
 #include "tensor/buffer.h"
 
@@ -88,6 +89,7 @@ class CpuOps final : public ReferenceOps {
   void write_main(const WritePagedArgs& args) override;
   void write_index(const WritePagedArgs& args) override;
   void compress(const CompressArgs& args) override;
+  void sample(const SampleArgs& args) override;
 
  private:
   static constexpr int64_t kLinearRows = 512;       // rows that are packed at a time: they stay in the L3 cache
@@ -95,6 +97,9 @@ class CpuOps final : public ReferenceOps {
   static constexpr int64_t kTileRows = 256;         // rows of an expert that a tile takes at a time
   static constexpr int64_t kUpTile = kPackColumns;  // outputs of w1 and w3, which a tile packs for w2
   static constexpr int64_t kDownTile = 64;          // outputs of w2
+  static constexpr int64_t kSampleRows = 64;        // rows of one pass of sample
+  static constexpr int64_t kSamplePart = 4096;  // ids whose exponentials are summed in fp32: they stay in the L1 cache
+  static int64_t sample_parts(int64_t vocab) { return (vocab + kSamplePart - 1) / kSamplePart; }
 
   // What a place of a thread's cache of widened attention rows holds.
   struct RowTag {
@@ -120,6 +125,7 @@ class CpuOps final : public ReferenceOps {
     float* affinity = nullptr;         // router: [max_experts]
     uint16_t* scores = nullptr;        // index: [max_visible]
     uint16_t* block_scores = nullptr;  // index: [max_visible]
+    SampleScratch sample;
   };
   // Rows of one expert that one tile takes.
   struct ExpertWork {
@@ -140,6 +146,7 @@ class CpuOps final : public ReferenceOps {
     const void** list_rows = nullptr;  // [chunks, kAttendChunk + 1]
     int32_t* list_counts = nullptr;    // [chunks]
     float* router = nullptr;           // [kLinearRows, max_experts]
+    PartSum* sample_sums = nullptr;    // [kSampleRows, sample_parts]
     std::vector<ThreadScratch> threads;
   };
 
@@ -161,6 +168,9 @@ class CpuOps final : public ReferenceOps {
   void finish_mix(const HyperMixArgs& args, int64_t row, const float* m) const;
   void route_row(const RouteArgs& args, int64_t row, const float* z, float* affinity) const;
   void write_rows(const WritePagedArgs& args, RowFormat packed);
+  int32_t largest(const float* logits, int64_t vocab) const;
+  static LogSum softmax_of(const float* logits, int64_t vocab, const PartSum* parts);
+  void sample_row(const SampleArgs& args, int64_t row, const PartSum* parts, const SampleScratch& scratch) const;
 
   int64_t row_cache_rows() const;
   const void* widen_row(const AttendArgs& args, bool in_window, RowAddress row, void* out) const;

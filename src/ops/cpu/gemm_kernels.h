@@ -51,7 +51,7 @@ struct WeightGroup {
   }
 
   // The last, partial chunk of output n.
-  void decode_tail(int n, int64_t in, typename D::Operand (&w)[D::kVecs]) const {
+  [[gnu::noinline]] void decode_tail(int n, int64_t in, typename D::Operand (&w)[D::kVecs]) const {
     alignas(64) uint8_t tail[D::kChunkBytes] = {};
     uint8_t tail_scales[4] = {kMinScale, kMinScale, kMinScale, kMinScale};
     const int64_t chunk = in / D::kChunk;
@@ -83,68 +83,89 @@ inline void store_sums(const GemmArgs& args, int64_t r, int64_t output, const F 
 
 // ---- few rows
 
-template <class D, int R>
-inline void direct_group(const GemmArgs& args, int64_t output, int64_t r0) {
-  const WeightGroup<D> group(args, output);
-  const typename D::Elem* x[R];
-  for (int r = 0; r < R; ++r) x[r] = packed_row<D>(args, r0 + r);
-  F acc[R][kGroup];
+// Outputs [begin, begin + N) of a group. N * R accumulators in registers; x comes from the L1 cache.
+template <class D, int R, int N>
+inline void direct_part(const GemmArgs& args, const WeightGroup<D>& group, const typename D::Elem* const (&x)[R],
+                        int begin, F (&acc)[R][N]) {
   for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < kGroup; ++n) acc[r][n] = zero();
+    for (int n = 0; n < N; ++n) acc[r][n] = zero();
   }
   const int64_t chunks = args.in / D::kChunk;
   const int64_t ahead = kPrefetchRows * kGroup * D::row_bytes(args.in);
   for (int64_t c = 0; c < chunks; ++c) {
-    typename D::Scale scale = D::scale(group.scales[0], c);
+    typename D::Scale scale = D::scale(group.scales[begin], c);
 #pragma GCC unroll 8
-    for (int n = 0; n < kGroup; ++n) {
-      const uint8_t* codes = group.codes[n] + c * D::kChunkBytes;
+    for (int n = 0; n < N; ++n) {
+      const uint8_t* codes = group.codes[begin + n] + c * D::kChunkBytes;
       __builtin_prefetch(codes + ahead);
       if constexpr (!D::kSharedScale) {
-        if (n > 0) scale = D::scale(group.scales[n], c);
+        if (n > 0) scale = D::scale(group.scales[begin + n], c);
       }
       typename D::Operand w[D::kVecs];
       D::decode(codes, scale, w);
 #pragma GCC unroll 4
       for (int v = 0; v < D::kVecs; ++v) {
-#pragma GCC unroll 3
+#pragma GCC unroll 6
         for (int r = 0; r < R; ++r) {
           acc[r][n] = D::dot(acc[r][n], w[v], D::load(x[r] + c * D::kChunk + v * D::kElems));
         }
       }
     }
   }
-  if (args.in % D::kChunk != 0) {
-    for (int n = 0; n < kGroup; ++n) {
-      typename D::Operand w[D::kVecs];
-      group.decode_tail(n, args.in, w);
-      for (int v = 0; v < D::kVecs; ++v) {
-        for (int r = 0; r < R; ++r) {
-          acc[r][n] = D::dot(acc[r][n], w[v], D::load(x[r] + chunks * D::kChunk + v * D::kElems));
-        }
+  if (args.in % D::kChunk == 0) return;
+  // Unrolled like the loop above: an accumulator with a variable index would live in memory.
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) {
+    typename D::Operand w[D::kVecs];
+    group.decode_tail(begin + n, args.in, w);
+#pragma GCC unroll 4
+    for (int v = 0; v < D::kVecs; ++v) {
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        acc[r][n] = D::dot(acc[r][n], w[v], D::load(x[r] + chunks * D::kChunk + v * D::kElems));
       }
     }
   }
-  for (int r = 0; r < R; ++r) store_sums(args, r0 + r, output, acc[r]);
+}
+
+template <class D, int R>
+inline void direct_rows(const GemmArgs& args) {
+  constexpr int kOutputs = R <= 2 ? kGroup : R <= 4 ? kGroup / 2 : kGroup / 4;  // what the registers hold
+  const typename D::Elem* x[R];
+  for (int r = 0; r < R; ++r) x[r] = packed_row<D>(args, r);
+  for (int64_t output = args.first; output < args.first + args.count; output += kGroup) {
+    const WeightGroup<D> group(args, output);
+    F acc[R][kGroup];
+    for (int begin = 0; begin < kGroup; begin += kOutputs) {
+      F part[R][kOutputs];
+      direct_part<D, R, kOutputs>(args, group, x, begin, part);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int n = 0; n < kOutputs; ++n) acc[r][begin + n] = part[r][n];
+      }
+    }
+    for (int r = 0; r < R; ++r) store_sums(args, r, output, acc[r]);
+  }
 }
 
 template <class D>
 inline void direct(const GemmArgs& args) {
-  const int64_t end = args.first + args.count;
-  for (int64_t output = args.first; output < end; output += kGroup) {
-    for (int64_t r = 0; r < args.rows;) {
-      const int64_t left = args.rows - r;
-      if (left == 1) {
-        direct_group<D, 1>(args, output, r);
-        r += 1;
-      } else if (left == 2 || left == 4) {
-        direct_group<D, 2>(args, output, r);
-        r += 2;
-      } else {
-        direct_group<D, 3>(args, output, r);
-        r += 3;
-      }
-    }
+  switch (args.rows) {
+    case 1:
+      return direct_rows<D, 1>(args);
+    case 2:
+      return direct_rows<D, 2>(args);
+    case 3:
+      return direct_rows<D, 3>(args);
+    case 4:
+      return direct_rows<D, 4>(args);
+    case 5:
+      return direct_rows<D, 5>(args);
+    case 6:
+      return direct_rows<D, 6>(args);
+    default:
+      return;
   }
 }
 

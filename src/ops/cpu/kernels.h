@@ -173,6 +173,11 @@ struct IndexScoreArgs {
   uint16_t* out;
 };
 
+struct PartSum {
+  float top;
+  float sum;
+};
+
 struct Kernels {
   int64_t operand_bytes;  // of a packed activation
   int64_t (*gemm_scratch_bytes)(int64_t in);
@@ -200,8 +205,10 @@ struct Kernels {
   void (*round8)(const uint16_t* x, int64_t n, uint16_t* out);
   // E4M3 codes [n] with UE8M0 scales [n/32] in kMinScale .. kMaxScale, dequantised to bf16.
   void (*dequantize8)(const uint8_t* codes, const uint8_t* scales, int64_t n, uint16_t* out);
-  // The largest of n logits (its lowest index to `index`), and the sum of exp(logit - largest).
-  float (*log_sum)(const float* logits, int64_t n, int64_t* index);
+  // The largest of n logits and the sum of exp(logit - largest), NaN as -infinity.
+  PartSum (*log_sum)(const float* logits, int64_t n);
+  // out[i] = exp((logits[i] - top) * scale) for logits up to `top`; 1 where they are equal, 0 for NaN.
+  void (*weights)(const float* logits, int64_t n, float top, float scale, float* out);
 
   bool reads_bf16_rows;  // cached bf16 rows are operands as they lie; others go through decode_row
   int64_t (*attend_scratch_bytes)(int64_t heads, int64_t dim);

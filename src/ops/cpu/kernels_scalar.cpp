@@ -9,6 +9,7 @@
 #include "ops/cpu/index_kernels.h"
 #include "ops/cpu/probe_kernels.h"
 #include "ops/cpu/row_kernels.h"
+#include "ops/cpu/sample_kernels.h"
 #include "ops/cpu/stream_kernels.h"
 
 namespace folio::cpu {
@@ -36,7 +37,7 @@ const Kernels& scalar_kernels() {
       .quantize8 = isa::quantize8,
       .round8 = isa::round8,
       .dequantize8 = isa::decode_fp8_row,
-      .log_sum = isa::log_sum,
+      .weights = isa::weights,
       .reads_bf16_rows = isa::kReadsBf16Rows,
       .attend_scratch_bytes = isa::attend_scratch_bytes,
       .decode_row = isa::decode_row,

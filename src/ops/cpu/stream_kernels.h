@@ -171,26 +171,4 @@ inline void round8(const uint16_t* x, int64_t n, uint16_t* out) {
   }
 }
 
-inline float log_sum(const float* logits, int64_t n, int64_t* index) {
-  F top = splat(-__builtin_inff());
-  for (int64_t i = 0; i + kLanes <= n; i += kLanes) top = max(load(logits + i), top);
-  float most = largest(top);
-  for (int64_t i = n / kLanes * kLanes; i < n; ++i) most = logits[i] > most ? logits[i] : most;
-  int64_t first = 0;
-  while (first + 1 < n && logits[first] != most) ++first;
-  *index = first;
-  F total = zero();
-  for (int64_t i = 0; i < n; i += kLanes) {
-    if (n - i >= kLanes) {
-      total = add(total, exp(sub(load(logits + i), splat(most))));
-    } else {
-      float tail[kLanes];
-      for (float& lane : tail) lane = -__builtin_inff();
-      __builtin_memcpy(tail, logits + i, static_cast<size_t>(n - i) * sizeof(float));
-      total = add(total, exp(sub(load(tail), splat(most))));
-    }
-  }
-  return sum(total);
-}
-
 }  // namespace folio::cpu::FOLIO_ISA
