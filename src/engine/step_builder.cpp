@@ -88,7 +88,7 @@ void StepBuilder::add_sampled_row(const SamplingParams& params, bool commits) {
 
 Step StepBuilder::step() const {
   FOLIO_CHECK(sampled_rows_ == 0 || sampled_rows_ == inputs_.num_head_rows, "some head rows sample and some do not");
-  return {.inputs = inputs_, .sampling = sampled_rows_ > 0 ? sampling_ : nullptr};
+  return {.inputs = inputs_, .sampling = sampled_rows_ > 0 ? sampling_ : nullptr, .lists = {}};
 }
 
 }  // namespace folio

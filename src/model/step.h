@@ -13,6 +13,7 @@ namespace folio {
 struct Step {
   StepInputs inputs;
   const SamplingParams* sampling = nullptr;  // [num_head_rows]; null: nothing is sampled
+  SampleLists lists;                         // of the rows that are sampled
 };
 static_assert(std::is_trivially_copyable_v<Step>);
 
@@ -21,6 +22,7 @@ struct StepOutputs {
   const float* logits = nullptr;     // [num_head_rows, vocab]
   const int32_t* sampled = nullptr;  // [num_head_rows], when the step samples
   const float* logprobs = nullptr;   // [num_head_rows]
+  const TopLogprob* top = nullptr;   // [num_head_rows, kMaxTopLogprobs], of the rows that ask for it
 };
 
 }  // namespace folio

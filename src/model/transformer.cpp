@@ -204,10 +204,13 @@ StepOutputs Transformer::head(Pass& pass) {
                  .head_rows = in.head_rows,
                  .positions = ws_.all.positions,
                  .params = pass.step.sampling,
+                 .lists = pass.step.lists,
                  .sampled = ws_.sampled,
-                 .logprobs = ws_.logprobs});
+                 .logprobs = ws_.logprobs,
+                 .top = ws_.top});
     outputs.sampled = ws_.sampled;
     outputs.logprobs = ws_.logprobs;
+    outputs.top = ws_.top;
   }
   return outputs;
 }

@@ -56,6 +56,7 @@ Workspace::Workspace(Arena& arena, const Config& config, const WorkspaceLimits& 
   logits = arena.take<float>(limits.max_head_rows * config.vocab_size);
   sampled = arena.take<int32_t>(limits.max_head_rows);
   logprobs = arena.take<float>(limits.max_head_rows);
+  top = arena.take<TopLogprob>(limits.max_head_rows * kMaxTopLogprobs);
 }
 
 }  // namespace folio

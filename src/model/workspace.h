@@ -4,6 +4,7 @@
 
 #include "checkpoint/config.h"
 #include "numerics/bf16.h"
+#include "ops/sample.h"
 #include "tensor/arena.h"
 
 namespace folio {
@@ -63,6 +64,7 @@ struct Workspace {
   float* logits;     // [head rows, vocab]
   int32_t* sampled;  // [head rows]
   float* logprobs;   // [head rows]
+  TopLogprob* top;   // [head rows, kMaxTopLogprobs]
 
   // Takes every buffer from `arena`; run it on a measuring arena for the size.
   Workspace(Arena& arena, const Config& config, const WorkspaceLimits& limits);

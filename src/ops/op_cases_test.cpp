@@ -134,7 +134,7 @@ OpsLimits limits_of(const std::vector<Case>& cases) {
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (auto* list : {linear_cases, row_cases, expert_cases, attention_cases, index_cases}) {
+  for (auto* list : {linear_cases, row_cases, expert_cases, attention_cases, index_cases, sample_cases}) {
     for (Case& c : list()) all.push_back(std::move(c));
   }
   return all;

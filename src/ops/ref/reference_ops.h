@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/ops.h"
+#include "ops/ref/sample_row.h"
 
 namespace folio {
 
@@ -43,11 +44,10 @@ class ReferenceOps : public Ops {
   void commit(const CommitArgs& args) override;
 
  private:
-  struct Candidate {
-    double probability;
-    int32_t id;
-  };
-  std::vector<Candidate> candidates_;  // scratch of sample, [vocab]
+  std::vector<float> adjusted_, weights_;
+  std::vector<SampleCandidate> candidates_;
+  std::vector<double> sums_;
+  SampleScratch sample_scratch_;  // the four above
 };
 
 }  // namespace folio

@@ -1,69 +1,232 @@
 #include "ops/sample.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/rng.h"
 #include "ops/ref/reference_ops.h"
+#include "ops/ref/sample_row.h"
 
 namespace folio {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Lower id first among equals.
+bool more_likely(const SampleCandidate& a, const SampleCandidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+// exp((logit - top) / temperature); 1 for the top even if that is infinite.
+double relative(float logit, float top, float temperature) {
+  if (logit == top) return 1;
+  if (!(logit > -kInfinity)) return 0;
+  return std::exp((static_cast<double>(logit) - static_cast<double>(top)) / static_cast<double>(temperature));
+}
+
+int32_t largest(const float* logits, int64_t vocab) {
+  int32_t best = 0;
+  float top = -kInfinity;
+  for (int32_t id = 0; id < vocab; ++id) {
+    if (logits[id] > top) top = logits[best = id];
+  }
+  return best;
+}
+
+LogSum log_sum(const float* logits, int64_t vocab) {
+  LogSum sum{.best = largest(logits, vocab)};
+  sum.top = std::isnan(logits[sum.best]) ? -kInfinity : logits[sum.best];
+  sum.total = 0;
+  for (int64_t id = 0; id < vocab; ++id) sum.total += relative(logits[id], sum.top, 1);
+  sum.total = std::max(sum.total, 1.0);
+  return sum;
+}
+
+// Moves the `count` most likely ids with a logit above -infinity to the front of `out`; returns how many there are.
+int64_t select_top(const float* logits, int64_t vocab, int64_t count, SampleCandidate* out) {
+  // Twice as many as asked for are collected before the lower half is given up, which raises the bar.
+  const int64_t room = std::min(2 * count, vocab);
+  float bar = -kInfinity;
+  int64_t n = 0;
+  for (int32_t id = 0; id < vocab; ++id) {
+    if (!(logits[id] > bar)) continue;
+    out[n++] = {.logit = logits[id], .weight = 0, .id = id};
+    if (n < room) continue;
+    std::nth_element(out, out + count - 1, out + n, more_likely);
+    n = count;
+    bar = out[count - 1].logit;
+  }
+  if (n > count) std::nth_element(out, out + count - 1, out + n, more_likely);
+  return std::min(n, count);
+}
+
+double weight_of(const SampleCandidate* candidates, int64_t begin, int64_t end) {
+  double sum = 0;
+  for (int64_t i = begin; i < end; ++i) sum += static_cast<double>(candidates[i].weight);
+  return sum;
+}
+
+// Moves the smallest set of most likely candidates whose weight reaches `target` to the front; returns its size. Cuts
+// the range in which the set ends in half until one candidate is left: linear in n.
+int64_t select_mass(SampleCandidate* candidates, int64_t n, double target) {
+  int64_t begin = 0, end = n;  // the weight before `begin` is short of the target, that before `end` reaches it
+  double before = 0;
+  while (end - begin > 1) {
+    const int64_t middle = begin + (end - begin) / 2;
+    std::nth_element(candidates + begin, candidates + middle, candidates + end, more_likely);
+    const double half = weight_of(candidates, begin, middle);
+    if (before + half >= target) {
+      end = middle;
+    } else {
+      before += half;
+      begin = middle;
+    }
+  }
+  return end;
+}
+
+// Sets to zero the weights that top_k and top_p drop. Weights below min_p are zero already.
+void filter(const SamplingParams& params, const float* logits, int64_t vocab, const SampleScratch& scratch) {
+  SampleCandidate* candidates = scratch.candidates;
+  int64_t n = 0;
+  double mass = 0;
+  if (params.top_k > 0 && params.top_k < vocab) {
+    const int64_t found = select_top(logits, vocab, params.top_k, candidates);
+    for (int64_t i = 0; i < found; ++i) {
+      const float weight = scratch.weights[candidates[i].id];
+      if (!(weight > 0)) continue;
+      candidates[n] = candidates[i];
+      candidates[n++].weight = weight;
+    }
+    mass = weight_of(candidates, 0, n);
+  } else {
+    // The most likely id weighs 1, so all ids below this together weigh less than what top_p may leave out.
+    const float bar = 0.999f * (1 - params.top_p) / static_cast<float>(vocab);
+    for (int32_t id = 0; id < vocab; ++id) {
+      const float weight = scratch.weights[id];
+      mass += static_cast<double>(weight);
+      if (weight > bar) candidates[n++] = {.logit = logits[id], .weight = weight, .id = id};
+    }
+  }
+  if (n == 0) return;
+  if (params.top_p < 1) n = select_mass(candidates, n, static_cast<double>(params.top_p) * mass);
+  const SampleCandidate last = *std::max_element(candidates, candidates + n, more_likely);
+  for (int32_t id = 0; id < vocab; ++id) {
+    const bool kept = logits[id] > last.logit || (logits[id] == last.logit && id <= last.id);
+    if (!kept) scratch.weights[id] = 0;
+  }
+}
+
+}  // namespace
+
+float LogSum::logprob(float logit) const {
+  const double distance = logit == top ? 0 : static_cast<double>(logit) - static_cast<double>(top);
+  return static_cast<float>(std::isnan(distance) ? -static_cast<double>(kInfinity) : distance - std::log(total));
+}
+
+void apply_rules(const LogitRules& rules, const SampleLists& lists, const float* logits, int64_t vocab, float* out) {
+  std::copy(logits, logits + vocab, out);
+  const auto for_ids = [&](int32_t row, bool set, const auto& apply) {
+    const uint64_t* bits = lists.bitsets + row * lists.bitset_words;
+    for (int64_t word = 0; word * 64 < vocab; ++word) {
+      for (uint64_t left = set ? bits[word] : ~bits[word]; left != 0; left &= left - 1) {
+        const int64_t id = word * 64 + std::countr_zero(left);
+        if (id < vocab) apply(out[id]);
+      }
+    }
+  };
+  const LogitDelta* delta = lists.deltas + rules.first_delta;
+  if (rules.mask >= 0) for_ids(rules.mask, false, [](float& logit) { logit = -kInfinity; });
+  for (int32_t i = 0; i < rules.num_biases; ++i, ++delta) out[delta->id] += delta->delta;
+  if (rules.seen >= 0) {
+    for_ids(rules.seen, true, [&](float& logit) {
+      logit = logit > 0 ? logit / rules.repetition_penalty : logit * rules.repetition_penalty;
+    });
+  }
+  for (int32_t i = 0; i < rules.num_penalties; ++i, ++delta) out[delta->id] += delta->delta;
+}
+
+int32_t draw(const SamplingParams& params, const float* logits, int64_t vocab, double uniform,
+             const SampleScratch& scratch) {
+  float* weights = scratch.weights;
+  if (params.min_p > 0) {
+    for (int64_t id = 0; id < vocab; ++id) weights[id] = weights[id] >= params.min_p ? weights[id] : 0;
+  }
+  if (params.top_k > 0 || params.top_p < 1) filter(params, logits, vocab, scratch);
+
+  // The sums are over ids in their order, in blocks of four interleaved sums, however the ids were chosen.
+  const int64_t blocks = SampleScratch::blocks(vocab);
+  double mass = 0;
+  for (int64_t block = 0; block < blocks; ++block) {
+    double sums[4] = {};
+    const int64_t begin = block * SampleScratch::kBlock, end = std::min(vocab, begin + SampleScratch::kBlock);
+    for (int64_t id = begin; id < end; ++id) sums[id % 4] += static_cast<double>(weights[id]);
+    mass += scratch.sums[block] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+  double rest = uniform * mass;
+  int64_t chosen_block = -1;
+  for (int64_t block = 0; block < blocks; ++block) {
+    if (!(scratch.sums[block] > 0)) continue;
+    chosen_block = block;
+    if (rest <= scratch.sums[block]) break;
+    rest -= scratch.sums[block];
+  }
+  if (chosen_block < 0) return -1;
+  int32_t chosen = -1;
+  const int64_t begin = chosen_block * SampleScratch::kBlock, end = std::min(vocab, begin + SampleScratch::kBlock);
+  for (auto id = static_cast<int32_t>(begin); id < end; ++id) {
+    if (!(weights[id] > 0)) continue;
+    chosen = id;
+    rest -= static_cast<double>(weights[id]);
+    if (rest <= 0) break;
+  }
+  return chosen;
+}
+
+void top_logprobs(const float* logits, int64_t vocab, const LogSum& softmax, int32_t count,
+                  const SampleScratch& scratch, TopLogprob* out) {
+  const int64_t found = select_top(logits, vocab, std::min<int64_t>(count, vocab), scratch.candidates);
+  std::sort(scratch.candidates, scratch.candidates + found, more_likely);
+  for (int32_t i = 0; i < count; ++i) {
+    const SampleCandidate& candidate = scratch.candidates[i];
+    out[i] = i < found ? TopLogprob{.id = candidate.id, .logprob = softmax.logprob(candidate.logit)} : TopLogprob{};
+  }
+}
 
 void ReferenceOps::sample(const SampleArgs& args) {
-  // More likely first, lower id first among equals.
-  const auto less_likely = [](const Candidate& a, const Candidate& b) {
-    return a.probability != b.probability ? a.probability < b.probability : a.id > b.id;
-  };
+  const int64_t vocab = args.vocab;
   for (int32_t i = 0; i < args.num_rows; ++i) {
-    const float* logits = args.logits + i * args.vocab;
+    const float* logits = args.logits + i * vocab;
     const SamplingParams& params = args.params[i];
-    const auto best = static_cast<int32_t>(std::max_element(logits, logits + args.vocab) - logits);
-    const auto top = static_cast<double>(logits[best]);
-    double total = 0;
-    for (int64_t id = 0; id < args.vocab; ++id) total += std::exp(static_cast<double>(logits[id]) - top);
+    const LogitRules rules = args.lists.rules != nullptr ? args.lists.rules[i] : LogitRules{};
+    const LogSum softmax = log_sum(logits, vocab);
 
-    int32_t chosen = best;
+    int32_t chosen = softmax.best;
     if (params.forced >= 0) {
       chosen = params.forced;
-    } else if (params.temperature >= kGreedyTemperature) {
-      // Unnormalised probabilities, the most likely token's being 1.
-      candidates_.clear();
-      for (int32_t id = 0; id < args.vocab; ++id) {
-        const double p = std::exp((static_cast<double>(logits[id]) - top) / static_cast<double>(params.temperature));
-        if (p >= static_cast<double>(params.min_p)) candidates_.push_back({p, id});
+    } else {
+      const float* adjusted = logits;
+      if (rules.change_logits()) {
+        apply_rules(rules, args.lists, logits, vocab, sample_scratch_.adjusted);
+        adjusted = sample_scratch_.adjusted;
       }
-      const bool few = params.top_k > 0 && static_cast<size_t>(params.top_k) < candidates_.size();
-      if (few) {
-        std::nth_element(candidates_.begin(), candidates_.begin() + params.top_k - 1, candidates_.end(),
-                         [&](const Candidate& a, const Candidate& b) { return less_likely(b, a); });
-        candidates_.resize(static_cast<size_t>(params.top_k));
-      }
-      if (params.top_p < 1) {
-        double mass = 0;
-        for (const Candidate& c : candidates_) mass += c.probability;
-        // A heap yields the likely ones in order without sorting the tail.
-        auto end = candidates_.end();
-        std::make_heap(candidates_.begin(), end, less_likely);
-        for (double kept = 0; end != candidates_.begin() && kept < static_cast<double>(params.top_p) * mass; --end) {
-          kept += candidates_.front().probability;
-          std::pop_heap(candidates_.begin(), end, less_likely);
+      const int32_t best = largest(adjusted, vocab);
+      if (adjusted[best] > -kInfinity) chosen = best;
+      if (adjusted[best] > -kInfinity && params.temperature >= kGreedyTemperature) {
+        for (int64_t id = 0; id < vocab; ++id) {
+          sample_scratch_.weights[id] = static_cast<float>(relative(adjusted[id], adjusted[best], params.temperature));
         }
-        candidates_.erase(candidates_.begin(), end);
-      }
-      // The order of the sums below must not depend on how the candidates were found.
-      std::sort(candidates_.begin(), candidates_.end(),
-                [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-      double mass = 0;
-      for (const Candidate& c : candidates_) mass += c.probability;
-      const auto position = static_cast<uint64_t>(args.positions[args.head_rows[i]]);
-      double rest = random_uniform(params.seed, position, 0) * mass;
-      for (const Candidate& c : candidates_) {
-        chosen = c.id;
-        rest -= c.probability;
-        if (rest <= 0) break;
+        const auto position = static_cast<uint64_t>(args.positions[args.head_rows[i]]);
+        chosen = draw(params, adjusted, vocab, random_uniform(params.seed, position, 0), sample_scratch_);
       }
     }
     args.sampled[i] = chosen;
-    args.logprobs[i] = static_cast<float>(static_cast<double>(logits[chosen]) - top - std::log(total));
+    args.logprobs[i] = softmax.logprob(logits[chosen]);
+    if (rules.top > 0) {
+      top_logprobs(logits, vocab, softmax, rules.top, sample_scratch_, args.top + int64_t{i} * kMaxTopLogprobs);
+    }
   }
 }
 

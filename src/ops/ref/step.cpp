@@ -58,7 +58,14 @@ void hash_row(const EngramHash& hash, const int32_t* ids, int64_t* out, int64_t 
 
 }  // namespace
 
-void ReferenceOps::reserve(const OpsLimits& limits) { candidates_.reserve(static_cast<size_t>(limits.vocab)); }
+void ReferenceOps::reserve(const OpsLimits& limits) {
+  adjusted_.resize(static_cast<size_t>(limits.vocab));
+  weights_.resize(static_cast<size_t>(limits.vocab));
+  candidates_.resize(static_cast<size_t>(limits.vocab));
+  sums_.resize(static_cast<size_t>(SampleScratch::blocks(limits.vocab)));
+  sample_scratch_ = {
+      .adjusted = adjusted_.data(), .weights = weights_.data(), .candidates = candidates_.data(), .sums = sums_.data()};
+}
 
 void ReferenceOps::begin_step(const BeginStepArgs& args) {
   const StepInputs& in = args.inputs;
