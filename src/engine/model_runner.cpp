@@ -17,13 +17,6 @@ RunnerOptions resolved(RunnerOptions options, const Config& config) {
   return options;
 }
 
-std::string gib(int64_t bytes) {
-  std::ostringstream out;
-  out.precision(3);
-  out << static_cast<double>(bytes) / (1 << 30) << " GiB";
-  return out.str();
-}
-
 std::unique_ptr<Ops> make_ops(const RunnerOptions& options) {
   if (options.isa == "ref") return make_reference_ops();
   return make_cpu_ops({.isa = options.isa, .threads = options.threads});
@@ -44,25 +37,23 @@ ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, 
       config_(files.checkpoint.config()),
       topology_(make_topology(config())),
       geometry_(geometry_inputs(config(), topology_, options.block_size, options.packed_cache)) {
-  const auto pages_per_request = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len));
-  if (options_.pages == 0) options_.pages = options_.max_num_seqs * pages_per_request;
   const TransformerLimits limits{.max_rows = options_.max_rows,
                                  .max_head_rows = options_.max_head_rows,
                                  .max_model_len = options_.max_model_len,
                                  .trace = options_.trace};
 
-  // Engram tables stay on disk: a step touches a few rows of them.
-  const int64_t weights = files.checkpoint.total_bytes() - files.engram_table_bytes();
-  const int64_t activations = workspace_bytes(config(), geometry_, limits);
-  request_memory_ =
-      options_.pages * geometry_.page_bytes() + options_.max_num_seqs * geometry_.state_bytes() + activations;
   const int64_t available = available_memory();
-  const int64_t budget = options_.memory_budget > 0 ? options_.memory_budget : available / 10 * 9;
-  if (weights + request_memory_ > budget) {
-    fail(ErrorCode::kOutOfMemory, "does not fit in memory: weights ", gib(weights), " and cache and activations ",
-         gib(request_memory_), " exceed the budget of ", gib(budget), " (", gib(available), " are free); lower ",
-         "--max-model-len or --max-num-batched-tokens, raise --memory-budget, or use a machine with more memory");
-  }
+  const Capacity needs{.budget = options_.memory_budget > 0 ? options_.memory_budget : available / 10 * 9,
+                       .weights = files.checkpoint.total_bytes() - files.engram_table_bytes(),
+                       .activations = workspace_bytes(config(), geometry_, limits),
+                       .state_bytes = geometry_.state_bytes(),
+                       .page_bytes = geometry_.page_bytes(),
+                       .block_size = options_.block_size,
+                       .max_model_len = options_.max_model_len,
+                       .slots = options_.max_num_seqs,
+                       .pages = 0};
+  capacity_ = plan_pages(needs, options_.pages, int64_t{options_.max_num_seqs} + options_.cached_requests, available);
+  options_.pages = capacity_.pages;
 
   device_ = make_cpu_device();
   ops_ = ops ? std::move(ops) : make_ops(options_);
@@ -70,10 +61,11 @@ ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, 
   states_ = std::make_unique<StatePool>(*device_, geometry_, options_.max_num_seqs);
   cache_ = CacheView(geometry_, *pages_, *states_);
   for (auto& builder : builders_) {
-    builder = std::make_unique<StepBuilder>(*device_, StepLimits{.max_rows = options_.max_rows,
-                                                                 .max_head_rows = options_.max_head_rows,
-                                                                 .max_requests = options_.max_num_seqs,
-                                                                 .max_pages = pages_per_request});
+    builder = std::make_unique<StepBuilder>(
+        *device_, StepLimits{.max_rows = options_.max_rows,
+                             .max_head_rows = options_.max_head_rows,
+                             .max_requests = options_.max_num_seqs,
+                             .max_pages = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len))});
   }
   transformer_ =
       std::make_unique<Transformer>(*device_, *ops_, files.checkpoint, topology_, files.compressed, geometry_, limits);

@@ -7,6 +7,7 @@
 #include "cache/copy_plan.h"
 #include "cache/page_pool.h"
 #include "cache/state_pool.h"
+#include "engine/capacity.h"
 #include "engine/step_builder.h"
 #include "model/model_files.h"
 #include "model/transformer.h"
@@ -14,16 +15,18 @@
 namespace folio {
 
 struct RunnerOptions {
-  std::string isa;            // "" = best of this processor; "ref" = the reference ops
-  int threads = 0;            // 0 = all processors
-  bool packed_cache = true;   // main rows FP4 and window rows FP8; else bf16
-  int32_t block_size = 128;   // tokens of a PAGE
-  int64_t max_model_len = 0;  // tokens of one request; 0 = the model's limit
-  int32_t max_num_seqs = 1;   // STATE slots
-  int32_t pages = 0;          // PAGEs; 0 = enough for max_num_seqs requests of max_model_len
-  int32_t max_rows = 2048;    // of a step
-  int32_t max_head_rows = 1;  // of a step
-  int64_t memory_budget = 0;  // bytes for weights, cache and activations; 0 = 0.9 of what is free
+  std::string isa;              // "" = best of this processor; "ref" = the reference ops
+  int threads = 0;              // 0 = all processors
+  bool packed_cache = true;     // main rows FP4 and window rows FP8; else bf16
+  int32_t block_size = 128;     // tokens of a PAGE
+  int64_t max_model_len = 0;    // tokens of one request; 0 = the model's limit
+  int32_t max_num_seqs = 1;     // STATE slots
+  int32_t pages = 0;            // PAGEs; 0 = what the budget leaves, at most max_num_seqs + cached_requests times those
+                                // of a request of max_model_len
+  int32_t cached_requests = 0;  // whose pages the prefix cache may fill
+  int32_t max_rows = 2048;      // of a step
+  int32_t max_head_rows = 1;    // of a step
+  int64_t memory_budget = 0;    // bytes for weights, cache and activations; 0 = 0.9 of what is free
   bool trace = false;
 };
 
@@ -43,8 +46,7 @@ class ModelRunner {
   const RunnerOptions& options() const { return options_; }
   int64_t max_model_len() const { return options_.max_model_len; }
   std::string ops_name() const { return ops_->name(); }
-  // Device bytes beside the mapped weights: PAGEs, STATE, activations.
-  int64_t request_memory() const { return request_memory_; }
+  const Capacity& capacity() const { return capacity_; }
 
   PagePool& pages() { return *pages_; }
   StatePool& states() { return *states_; }
@@ -65,7 +67,7 @@ class ModelRunner {
   Config config_;
   Topology topology_;
   Geometry geometry_;
-  int64_t request_memory_ = 0;
+  Capacity capacity_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<PagePool> pages_;
