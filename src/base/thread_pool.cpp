@@ -65,14 +65,24 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::take_pieces(int thread) {
   const int64_t count = count_;
   const int64_t grain = grain_;
+  const int64_t share = share_;
   for (;;) {
-    const int64_t begin = next_.fetch_add(grain, std::memory_order_relaxed);
+    int64_t piece = grain;
+    int64_t begin = 0;
+    if (share == 0) {
+      begin = next_.fetch_add(grain, std::memory_order_relaxed);
+    } else {
+      begin = next_.load(std::memory_order_relaxed);
+      do {
+        piece = std::max(grain, (count - begin) / share);
+      } while (begin < count && !next_.compare_exchange_weak(begin, begin + piece, std::memory_order_relaxed));
+    }
     if (begin >= count) return;
-    invoke_(context_, begin, std::min(begin + grain, count), thread);
+    invoke_(context_, begin, std::min(begin + piece, count), thread);
   }
 }
 
-void ThreadPool::run(int64_t count, int64_t grain, Invoke invoke, void* context) {
+void ThreadPool::run(int64_t count, int64_t grain, int64_t share, Invoke invoke, void* context) {
   if (count <= 0) return;
   FOLIO_CHECK(grain >= 1, grain);
   FOLIO_CHECK(!busy_.exchange(true, std::memory_order_acquire), "parallel_for inside parallel_for");
@@ -80,6 +90,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Invoke invoke, void* context)
   context_ = context;
   count_ = count;
   grain_ = grain;
+  share_ = share;
   next_.store(0, std::memory_order_relaxed);
   if (workers_.empty() || count <= grain) {
     take_pieces(0);

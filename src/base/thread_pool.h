@@ -36,9 +36,22 @@ class ThreadPool {
   void parallel_for(int64_t count, int64_t grain, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
     run(
-        count, grain,
+        count, grain, 0,
         [](void* context, int64_t begin, int64_t end, int thread) {
           (*static_cast<Plain*>(context))(begin, end, thread);
+        },
+        const_cast<void*>(static_cast<const void*>(std::addressof(body))));
+  }
+
+  // Calls body(task, thread) for every task in [0, count). A thread takes runs of neighbouring tasks, long ones first
+  // and single ones at the end: neighbours share caches and pages, and nobody waits long for a late thread.
+  template <typename Body>
+  void parallel_tasks(int64_t count, Body&& body) {
+    using Plain = std::remove_reference_t<Body>;
+    run(
+        count, 1, 2 * threads(),
+        [](void* context, int64_t begin, int64_t end, int thread) {
+          for (int64_t task = begin; task < end; ++task) (*static_cast<Plain*>(context))(task, thread);
         },
         const_cast<void*>(static_cast<const void*>(std::addressof(body))));
   }
@@ -46,7 +59,8 @@ class ThreadPool {
  private:
   using Invoke = void (*)(void* context, int64_t begin, int64_t end, int thread);
 
-  void run(int64_t count, int64_t grain, Invoke invoke, void* context);
+  // Pieces are 1/share of what is left, at least `grain`; share 0: `grain`.
+  void run(int64_t count, int64_t grain, int64_t share, Invoke invoke, void* context);
   void take_pieces(int thread);
   void work(int thread);
 
@@ -57,6 +71,7 @@ class ThreadPool {
   void* context_ = nullptr;
   int64_t count_ = 0;
   int64_t grain_ = 1;
+  int64_t share_ = 0;
   std::atomic<bool> busy_{false};
 
   alignas(64) std::atomic<int64_t> next_{0};  // first index that nobody took

@@ -27,6 +27,20 @@ TEST(ThreadPool, CoversEveryIndexOnce) {
   }
 }
 
+TEST(ThreadPool, RunsEveryTaskOnce) {
+  for (int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    for (int64_t count : {0, 1, 2, 7, 64, 1000}) {
+      std::vector<int> visits(static_cast<size_t>(count), 0);
+      pool.parallel_tasks(count, [&](int64_t task, int thread) {
+        EXPECT_LT(thread, threads);
+        ++visits[static_cast<size_t>(task)];
+      });
+      for (int visit : visits) EXPECT_EQ(visit, 1);
+    }
+  }
+}
+
 // What a job writes is visible to the caller and to the next job, whichever thread runs it.
 TEST(ThreadPool, JobsAreOrdered) {
   ThreadPool pool(3);

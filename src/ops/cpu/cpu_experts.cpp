@@ -54,15 +54,15 @@ int64_t CpuOps::group_by_expert(const ExpertsArgs& args, int64_t row0, int64_t r
 }
 
 void CpuOps::expert_up(const CpuExperts& all, float limit, const ExpertWork& work, int64_t first,
-                       const ThreadScratch& scratch) const {
+                       const ThreadScratch& scratch, const std::byte* next) const {
   const Scratch& s = scratch_;
   const CpuExperts::Projections& m = all.matrices[static_cast<size_t>(work.expert)];
   const bool shared = work.expert == static_cast<int32_t>(all.routed.size());
   const int64_t count = std::min(kUpTile, m.w1.out - first);
   const PackedRows x{shared ? s.packed_shared : s.packed, packed_stride(m.w1.in), s.pair_row + work.first_pair,
                      work.pairs};
-  tile(m.w1, first, count, x, {nullptr, scratch.gate, kUpTile}, scratch);
-  tile(m.w3, first, count, x, {nullptr, scratch.up, kUpTile}, scratch);
+  tile(m.w1, first, count, x, {nullptr, scratch.gate, kUpTile}, scratch, matrix_row(m.w3, first));
+  tile(m.w3, first, count, x, {nullptr, scratch.up, kUpTile}, scratch, next);
   for (int64_t i = 0; i < work.pairs; ++i) {
     uint16_t *gate = scratch.gate + i * kUpTile, *up = scratch.up + i * kUpTile;
     const int64_t pair = work.first_pair + i;
@@ -72,23 +72,31 @@ void CpuOps::expert_up(const CpuExperts& all, float limit, const ExpertWork& wor
   }
 }
 
-void CpuOps::expert_down(const CpuExperts& all, bf16* out, int64_t rows, int64_t first,
+// Outputs [first, first + width) of w2 for every row of the block, summed over its experts.
+void CpuOps::expert_down(const CpuExperts& all, bf16* out, int64_t rows, int64_t first, int64_t width,
                          const ThreadScratch& scratch) const {
   const Scratch& s = scratch_;
   const int64_t hidden = all.in(), stride = packed_stride(all.out());
-  const int64_t count = std::min(kDownTile, hidden - first);
+  const int64_t count = std::min(width, hidden - first);
   const auto shared = static_cast<int64_t>(all.routed.size());
-  std::fill(scratch.sums, scratch.sums + rows * kDownTile, 0.0f);
-  for (int64_t e = 0; e <= shared; ++e) {
+  const auto used = [&](int64_t e) {
+    while (e <= shared && s.expert_begin[e] == s.expert_begin[e + 1]) ++e;
+    return e;
+  };
+  std::fill(scratch.sums, scratch.sums + rows * width, 0.0f);
+  for (int64_t e = used(0), following = 0; e <= shared; e = following) {
+    following = used(e + 1);
     const Matrix& w2 = all.matrices[static_cast<size_t>(e)].w2;
+    const std::byte* next =
+        following <= shared ? matrix_row(all.matrices[static_cast<size_t>(following)].w2, first) : nullptr;
     for (int64_t pair = s.expert_begin[e]; pair < s.expert_begin[e + 1]; pair += kTileRows) {
       const PackedRows x{s.activations + pair * stride, stride, nullptr,
                          std::min(kTileRows, s.expert_begin[e + 1] - pair)};
-      tile(w2, first, count, x, {nullptr, scratch.gate, kDownTile}, scratch);
+      tile(w2, first, count, x, {nullptr, scratch.gate, width}, scratch, next);
       for (int64_t i = 0; i < x.rows; ++i) {
         const int64_t row = s.pair_row[pair + i];
-        const uint16_t* y = scratch.gate + i * kDownTile;
-        float* sums = scratch.sums + row * kDownTile;
+        const uint16_t* y = scratch.gate + i * width;
+        float* sums = scratch.sums + row * width;
         if (e < shared) {
           kernels_.accumulate(y, count, sums);
         } else {
@@ -112,13 +120,21 @@ void CpuOps::expert_block(const ExpertsArgs& args, int64_t row0, int64_t rows) {
     return scratch_.threads[static_cast<size_t>(thread)];
   };
 
-  const int64_t up_tiles = (inner + kUpTile - 1) / kUpTile;
-  pool_.parallel_for(items * up_tiles, 1, [&](int64_t task, int64_t, int thread) {
-    expert_up(all, args.limit, scratch_.work[task / up_tiles], task % up_tiles * kUpTile, scratch(thread));
+  const int64_t up_tiles = (inner + kUpTile - 1) / kUpTile, up_tasks = items * up_tiles;
+  pool_.parallel_tasks(up_tasks, [&](int64_t task, int thread) {
+    const ExpertWork& work = scratch_.work[task / up_tiles];
+    const std::byte* next = nullptr;  // w1 of the task behind, which is this thread's more often than not
+    if (task + 1 < up_tasks) {
+      const auto expert = static_cast<size_t>(scratch_.work[(task + 1) / up_tiles].expert);
+      next = matrix_row(all.matrices[expert].w1, (task + 1) % up_tiles * kUpTile);
+    }
+    expert_up(all, args.limit, work, task % up_tiles * kUpTile, scratch(thread), next);
   });
-  const int64_t down_tiles = (hidden + kDownTile - 1) / kDownTile;
-  pool_.parallel_for(down_tiles, 1, [&](int64_t task, int64_t, int thread) {
-    expert_down(all, args.out + row0 * hidden, rows, task * kDownTile, scratch(thread));
+  // Few rows read long stretches of each w2; many rows share what a short one widens.
+  const int64_t share = (hidden / (2 * pool_.threads()) + kDownTile - 1) / kDownTile * kDownTile;
+  const int64_t width = rows <= kFewRows ? std::clamp(share, kDownTile, kTileRows * kUpTile / kFewRows) : kDownTile;
+  pool_.parallel_tasks((hidden + width - 1) / width, [&](int64_t task, int thread) {
+    expert_down(all, args.out + row0 * hidden, rows, task * width, width, scratch(thread));
   });
 }
 

@@ -36,7 +36,7 @@ void CpuOps::pack_rows(const PackArgs& first, int64_t x_stride, int64_t out_stri
 }
 
 void CpuOps::tile(const Matrix& matrix, int64_t first, int64_t count, const PackedRows& x, const TileOutput& out,
-                  const ThreadScratch& scratch) const {
+                  const ThreadScratch& scratch, const std::byte* next) const {
   if (matrix.exact) return exact_product(matrix, first, count, x, out, scratch.exact);
   GemmArgs args{};
   args.format = matrix.format;
@@ -53,6 +53,7 @@ void CpuOps::tile(const Matrix& matrix, int64_t first, int64_t count, const Pack
   args.out_f32 = out.f32;
   args.out_bf16 = out.bits;
   args.out_stride = out.stride;
+  args.next = next;
   args.scratch = scratch.gemm;
   kernels_.gemm(args);
 }
@@ -98,7 +99,7 @@ void CpuOps::matrix_product(const LinearArgs& args, bool quantize) {
     const PackedRows x{scratch_.packed, stride, nullptr, std::min(block, args.rows - r0)};
     pack_rows({matrix.format, quantize, bits_of(args.x) + r0 * matrix.in, matrix.in, scratch_.packed}, matrix.in,
               stride, x.rows);
-    pool_.parallel_for((out + outputs - 1) / outputs, 1, [&](int64_t task, int64_t, int thread) {
+    pool_.parallel_tasks((out + outputs - 1) / outputs, [&](int64_t task, int thread) {
       const int64_t first = task * outputs;
       const TileOutput y{args.out_f32 != nullptr ? args.out_f32 + r0 * out + first : nullptr,
                          args.out != nullptr ? bits_of(args.out) + r0 * out + first : nullptr, out};
@@ -133,7 +134,7 @@ void CpuOps::grouped_linear(const GroupedLinearArgs& args) {
     // Every group of every row is a packed row: they follow each other in both places.
     pack_rows({Format::kFp8, false, bits_of(args.x) + r0 * args.groups * in, in, scratch_.packed}, in, part,
               rows * args.groups);
-    pool_.parallel_for(args.groups * tiles, 1, [&](int64_t task, int64_t, int thread) {
+    pool_.parallel_tasks(args.groups * tiles, [&](int64_t task, int thread) {
       const int64_t group = task / tiles, first = group * rank + task % tiles * outputs;
       const PackedRows x{scratch_.packed + group * part, stride, nullptr, rows};
       const TileOutput y{nullptr, bits_of(args.out) + r0 * whole.out + first, whole.out};

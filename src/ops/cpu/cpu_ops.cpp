@@ -104,6 +104,18 @@ const Matrix& matrix_of(const Weight* weight) {
   return matrix;
 }
 
+const std::byte* matrix_row(const Matrix& matrix, int64_t row) {
+  switch (matrix.format) {
+    case Format::kBf16:
+      return matrix.weights + row * matrix.in * 2;
+    case Format::kFp8:
+      return matrix.weights + row * matrix.in;
+    case Format::kFp4:
+      return matrix.weights + row * matrix.in / 2;
+  }
+  return matrix.weights;
+}
+
 const CpuExperts& experts_of(const Weight* weight) {
   host_experts(weight);  // checks the kind
   return static_cast<const CpuExperts&>(*weight);
@@ -165,7 +177,7 @@ void CpuOps::layout(Arena& arena) {
   for (ThreadScratch& t : s.threads) {
     t.gemm = arena.take<std::byte>(kernels_.gemm_scratch_bytes(widest_in));
     t.exact = arena.take<float>(2 * widest_in);
-    t.sums = arena.take<float>(expert_rows * kDownTile);
+    t.sums = arena.take<float>(std::max(expert_rows * kDownTile, kTileRows * kUpTile));
     t.gate = arena.take<uint16_t>(kTileRows * kUpTile);
     t.up = arena.take<uint16_t>(kTileRows * kUpTile);
     t.attend = arena.take<std::byte>(kernels_.attend_scratch_bytes(l.heads, l.head_dim));

@@ -42,6 +42,8 @@ struct CpuExperts : HostExperts {
 };
 
 const Matrix& matrix_of(const Weight* weight);
+// Where row `row` of a matrix begins.
+const std::byte* matrix_row(const Matrix& matrix, int64_t row);
 const CpuExperts& experts_of(const Weight* weight);
 
 // Packed rows that meet a matrix.
@@ -96,8 +98,9 @@ class CpuOps final : public ReferenceOps {
   static constexpr int64_t kExpertRows = 2048;      // rows of one pass over the experts
   static constexpr int64_t kTileRows = 256;         // rows of an expert that a tile takes at a time
   static constexpr int64_t kUpTile = kPackColumns;  // outputs of w1 and w3, which a tile packs for w2
-  static constexpr int64_t kDownTile = 64;          // outputs of w2
-  static constexpr int64_t kSampleRows = 64;        // rows of one pass of sample
+  static constexpr int64_t kDownTile = 64;          // outputs of w2, more where there are few rows
+  static constexpr int64_t kFewRows = 8;
+  static constexpr int64_t kSampleRows = 64;    // rows of one pass of sample
   static constexpr int64_t kSamplePart = 4096;  // ids whose exponentials are summed in fp32: they stay in the L1 cache
   static int64_t sample_parts(int64_t vocab) { return (vocab + kSamplePart - 1) / kSamplePart; }
 
@@ -153,8 +156,9 @@ class CpuOps final : public ReferenceOps {
   void layout(Arena& arena);
   void matrix_product(const LinearArgs& args, bool quantize);
   void pack_rows(const PackArgs& first, int64_t x_stride, int64_t out_stride, int64_t rows);
+  // `next`: the weights that the thread reads after this tile, if they do not lie behind it.
   void tile(const Matrix& matrix, int64_t first, int64_t count, const PackedRows& x, const TileOutput& out,
-            const ThreadScratch& scratch) const;
+            const ThreadScratch& scratch, const std::byte* next = nullptr) const;
   void exact_product(const Matrix& matrix, int64_t first, int64_t count, const PackedRows& x, const TileOutput& out,
                      float* scratch) const;
   int64_t packed_stride(int64_t in) const { return packed_columns(in) * kernels_.operand_bytes; }
@@ -162,8 +166,9 @@ class CpuOps final : public ReferenceOps {
   void expert_block(const ExpertsArgs& args, int64_t row0, int64_t rows);
   int64_t group_by_expert(const ExpertsArgs& args, int64_t row0, int64_t rows, int64_t num_experts);
   void expert_up(const CpuExperts& all, float limit, const ExpertWork& work, int64_t first,
-                 const ThreadScratch& scratch) const;
-  void expert_down(const CpuExperts& all, bf16* out, int64_t rows, int64_t first, const ThreadScratch& scratch) const;
+                 const ThreadScratch& scratch, const std::byte* next) const;
+  void expert_down(const CpuExperts& all, bf16* out, int64_t rows, int64_t first, int64_t width,
+                   const ThreadScratch& scratch) const;
 
   void finish_mix(const HyperMixArgs& args, int64_t row, const float* m) const;
   void route_row(const RouteArgs& args, int64_t row, const float* z, float* affinity) const;

@@ -27,7 +27,7 @@ constexpr int64_t kPanelBytes = 512 << 10;  // of a wide panel: fewer outputs, s
 constexpr int64_t kRowBlockBytes = 256 << 10;
 constexpr int64_t kSplitColumns = 2048;  // rows longer than this are walked in parts of kPartColumns
 constexpr int64_t kPartColumns = 1024;
-constexpr int64_t kPrefetchRows = 2;  // groups of outputs ahead
+constexpr int64_t kPrefetchGroups = 2;  // groups of outputs ahead
 
 constexpr int64_t panel_outputs(int64_t in, int64_t elem_bytes) {
   int64_t outputs = kPanel;
@@ -45,6 +45,7 @@ template <class D>
 struct WeightGroup {
   const uint8_t* codes[kGroup];
   const uint8_t* scales[kGroup];
+  int64_t ahead;  // bytes from a row of this group to what is read two groups later
 
   WeightGroup(const GemmArgs& args, int64_t output) {
     const int64_t last = args.first + args.count - 1;
@@ -52,6 +53,11 @@ struct WeightGroup {
       const int64_t o = output + n < last ? output + n : last;
       codes[n] = reinterpret_cast<const uint8_t*>(args.weights) + o * D::row_bytes(args.in);
       scales[n] = args.scales + (args.format == Format::kFp8 ? o / 32 : o) * args.scale_stride;
+    }
+    const int64_t later = output + kPrefetchGroups * kGroup, end = args.first + args.count;
+    ahead = (later - output) * D::row_bytes(args.in);
+    if (later >= end && args.next != nullptr) {
+      ahead = reinterpret_cast<const uint8_t*>(args.next) + (later - end) * D::row_bytes(args.in) - codes[0];
     }
   }
 
@@ -96,7 +102,7 @@ inline void direct_part(const GemmArgs& args, const WeightGroup<D>& group, const
     for (int n = 0; n < N; ++n) acc[r][n] = zero();
   }
   const int64_t chunks = args.in / D::kChunk;
-  const int64_t ahead = kPrefetchRows * kGroup * D::row_bytes(args.in);
+  const int64_t ahead = group.ahead;
   for (int64_t c = 0; c < chunks; ++c) {
     typename D::Scale scale = D::scale(group.scales[begin], c);
 #pragma GCC unroll 8

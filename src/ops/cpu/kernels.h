@@ -53,8 +53,9 @@ struct GemmArgs {
   int64_t rows;
   float* out_f32;  // exactly one of the two; (row 0, output `first`)
   uint16_t* out_bf16;
-  int64_t out_stride;  // elements
-  std::byte* scratch;  // gemm_scratch_bytes(in), 64-byte aligned
+  int64_t out_stride;     // elements
+  const std::byte* next;  // what the caller reads after this tile, to be fetched ahead; null = the rows behind it
+  std::byte* scratch;     // gemm_scratch_bytes(in), 64-byte aligned
 };
 
 // out[r, first + i] = sum over k of fn[first + i, k] * x[r, k], i < count, fp32 weights; the sums as in GemmArgs.
