@@ -8,6 +8,7 @@
 namespace folio {
 
 void add_bench(CLI::App& app);
+void add_fuzz(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_make_checkpoint(CLI::App& app);
 void add_inspect(CLI::App& app);

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   app.get_formatter()->column_width(44);
   app.option_defaults()->always_capture_default();
   folio::add_bench(app);
+  folio::add_fuzz(app);
   folio::add_logits(app);
   folio::add_make_checkpoint(app);
   folio::add_inspect(app);

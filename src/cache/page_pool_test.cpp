@@ -52,6 +52,24 @@ TEST(PagePool, KeepsAPageWhileAnyoneRefersToIt) {
   EXPECT_EQ(pool.vacant(), 2);
 }
 
+TEST(PagePool, TellsWhichPagesHaveLostTheirContent) {
+  Pool pool(2);
+  std::vector<int32_t> discarded;
+  pool.set_discard_hook([&](int32_t page) { discarded.push_back(page); });
+  const int32_t cached = pool.cache_one();
+  EXPECT_TRUE(discarded.empty());
+  const int32_t other = pool.allocate().value();
+  pool.release(other);
+  EXPECT_EQ(discarded, std::vector<int32_t>{other});
+  pool.allocate();
+  EXPECT_EQ(pool.allocate(), cached);  // handed out from the cache
+  EXPECT_EQ(discarded, (std::vector<int32_t>{other, cached}));
+  pool.release(cached);
+  const auto units = pool.allocate_units(1, 1);
+  pool.release_units(1, *units);
+  EXPECT_EQ(discarded, (std::vector<int32_t>{other, cached, cached, cached}));
+}
+
 TEST(PagePool, EvictsTheLeastRecentlyReleasedAfterTheVacant) {
   Pool pool(4);
   std::vector<int32_t> evicted;

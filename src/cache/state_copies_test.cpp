@@ -173,6 +173,34 @@ TEST(StateCopies, CopiesOfOneStepKeepTheirOrder) {
   EXPECT_EQ(cache.slot(2), first);
 }
 
+// What was queued before still reads what was there; what is queued behind it is not overwritten.
+TEST(StateCopies, PoisonKeepsTheOrderOfTheCalls) {
+  SmallCache cache(20);
+  cache.scramble_slot(0, 1);
+  const Bytes first = cache.slot(0);
+  const auto image = cache.images.begin_private(1);
+  cache.copies.store(*image, 0);
+  cache.copies.poison_slot(0);
+  const int32_t page = cache.pages.allocate().value(), fork = cache.pages.allocate().value();
+  const auto page_bytes = [&](int32_t id) {
+    return SmallCache::bytes(cache.pages.data(), cache.geometry.page_ranges(id));
+  };
+  const Bytes zeros = page_bytes(page);
+  cache.copies.copy_pages(std::vector<StateCopies::Move>{{page, fork}});
+  cache.copies.poison_page(page);
+  cache.run();
+  const auto poisoned = [](const Bytes& bytes) {
+    return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
+  };
+  EXPECT_TRUE(poisoned(cache.slot(0)));
+  EXPECT_TRUE(poisoned(page_bytes(page)));
+  EXPECT_EQ(page_bytes(fork), zeros);
+  cache.copies.poison_slot(0);
+  cache.copies.restore(*image, 0, 1);
+  cache.run();
+  EXPECT_EQ(cache.slot(0), first);
+}
+
 // An image that is given up while its restore is queued may have its units taken by the next store of the same step.
 TEST(StateCopies, UnitsThatAreReusedAtOnceAreReadFirst) {
   SmallCache cache(20);

@@ -23,8 +23,9 @@ FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len)
   runner.max_model_len = max_model_len;
   runner.max_num_seqs = 6;
   engine.max_num_seqs = static_cast<int32_t>(dice.roll(1, 6));
-  const int32_t least = window + engine.max_num_seqs;
-  engine.max_num_batched_tokens = static_cast<int32_t>(dice.roll(least, 2 * least + 60));
+  // At times too few rows for a decoder tail in one step.
+  const int32_t least = (dice.one_in(5) ? 1 : window) + engine.max_num_seqs;
+  engine.max_num_batched_tokens = static_cast<int32_t>(dice.roll(least, least + window + 60));
   runner.max_rows = engine.max_num_batched_tokens;
   runner.max_head_rows = static_cast<int32_t>(dice.one_in(4) ? dice.roll(engine.max_num_seqs, 20) : runner.max_rows);
   runner.max_head_rows = std::max(runner.max_head_rows, engine.max_num_seqs);
@@ -80,6 +81,7 @@ std::vector<int32_t> RequestSource::prompt(Dice& dice) {
     append(dice, longest_ + dice.roll(-1, 2), oversized);
     return oversized;
   }
+  if (!prompts_.empty() && dice.one_in(6)) return dice.pick(prompts_);
   const int64_t count = length(dice);
   std::vector<int32_t> tokens;
   const int64_t kind = dice.roll(0, 4);
@@ -101,6 +103,7 @@ std::vector<int32_t> RequestSource::prompt(Dice& dice) {
 std::shared_ptr<Request> RequestSource::next(Dice& dice) {
   auto request = std::make_shared<Request>();
   request->prompt = prompt(dice);
+  prompts_.push_back(request->prompt);
   request->max_tokens = dice.one_in(4) ? 1 : dice.roll(2, 40);
   SamplingParams& sampling = request->sampling;
   sampling.temperature = dice.one_in(2) ? 0.0f : 1.0f;

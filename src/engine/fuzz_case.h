@@ -75,7 +75,8 @@ class RequestSource {
 
   int64_t vocab_, window_, block_, longest_;
   std::vector<std::vector<int32_t>> documents_;
-  std::vector<std::vector<int32_t>> said_;
+  std::vector<std::vector<int32_t>> prompts_;  // of all requests so far
+  std::vector<std::vector<int32_t>> said_;     // prompts with their answers
 };
 
 }  // namespace folio
