@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "numerics/fp4.h"
+#include "ops/cpu/resident.h"
 
 namespace folio {
 
@@ -83,6 +84,11 @@ Matrix matrix_from(const HostWeight& weight) {
   return m;
 }
 
+void map_views(const WeightViews& views) {
+  map_resident(views.weight.data, views.weight.bytes());
+  if (views.scale.data != nullptr) map_resident(views.scale.data, views.scale.bytes());
+}
+
 }  // namespace
 
 CpuWeight::CpuWeight(HostWeight&& weight) : HostWeight(std::move(weight)), matrix(matrix_from(*this)) {}
@@ -127,10 +133,16 @@ CpuOps::CpuOps(const CpuOptions& options)
 std::string CpuOps::name() const { return std::string("cpu/") + isa_name(isa_); }
 
 WeightHandle CpuOps::prepare(WeightKind kind, const WeightViews& views) {
+  // Engram tables are read a row here and there, and may be larger than the memory.
+  if (kind != WeightKind::kFp8Rows) map_views(views);
   return std::make_unique<CpuWeight>(std::move(*make_host_weight(kind, views)));
 }
 
 WeightHandle CpuOps::prepare_experts(const std::vector<ExpertViews>& routed, const ExpertViews& shared) {
+  for (const ExpertViews& expert : routed) {
+    for (const WeightViews* views : {&expert.w1, &expert.w3, &expert.w2}) map_views(*views);
+  }
+  for (const WeightViews* views : {&shared.w1, &shared.w3, &shared.w2}) map_views(*views);
   return std::make_unique<CpuExperts>(std::move(*make_host_experts(routed, shared)));
 }
 

@@ -319,6 +319,8 @@ inline void gemm(const GemmArgs& args) {
 
 // ---- fp32 weights
 
+constexpr int64_t kMixAhead = 512;  // elements: rows are many pages long, and each page starts cold
+
 template <int R>
 inline void mix_group(const MixArgs& args, int64_t r0, int64_t output) {
   const int64_t last = args.first + args.count - 1;
@@ -338,6 +340,7 @@ inline void mix_group(const MixArgs& args, int64_t r0, int64_t output) {
     }
 #pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n) {
+      __builtin_prefetch(w[n] + k + kMixAhead);
       const F b = whole ? load(w[n] + k) : load_part(w[n] + k, args.width - k);
       for (int r = 0; r < R; ++r) acc[r][n] = fma(b, a[r], acc[r][n]);
     }
