@@ -10,6 +10,7 @@ void add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   add_bench_ops(*bench);
   add_bench_step(*bench);
+  add_bench_engine(*bench);
 }
 
 }  // namespace folio
