@@ -259,14 +259,15 @@ void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const 
     if (state.generated() == 0 && state.status == RequestStatus::kRunning && !state.cancelled) {
       state.request->sink->on_prefill(state.choice, std::min(span.begin + span.rows, state.prompt_length()));
     }
+    // Before the sample: it may end the request, whose pages are then for others.
+    if (state.status == RequestStatus::kRunning) {
+      const int64_t end = span.begin + span.rows;
+      blocks_.computed(state, end, span.begin >= state.prompt_length(), state.computed == end);
+    }
     if (span.samples) {
       --state.in_flight;
       if (state.status != RequestStatus::kFinished) take_token(state, sampled[head], logprobs[head]);
       ++head;
-    }
-    if (state.status == RequestStatus::kRunning) {
-      const int64_t end = span.begin + span.rows;
-      blocks_.computed(state, end, span.begin >= state.prompt_length(), state.computed == end);
     }
   }
   reap_cancelled();
