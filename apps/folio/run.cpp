@@ -2,19 +2,22 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <condition_variable>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "commands.h"
-#include "engine/generator.h"
+#include "engine/engine.h"
+#include "engine_flags.h"
+#include "generation_flags.h"
 #include "interrupt.h"
 #include "model_flags.h"
-#include "tokenizer/detokenizer.h"
-#include "tokenizer/stop_strings.h"
+#include "tokenizer/stop_policy.h"
 #include "tokenizer/token_ids.h"
 
 namespace folio {
@@ -25,11 +28,11 @@ constexpr int kInterruptedStatus = 130;
 
 struct Flags {
   ModelFlags model;
+  EngineFlags engine;
+  GenerationFlags generation;
   std::string prompt, prompt_file, tokens;
   CLI::Option* prompt_option = nullptr;
   CLI::Option* prompt_file_option = nullptr;
-  std::vector<std::string> stops;
-  GenerateOptions generate;
   bool json = false;
 };
 
@@ -39,33 +42,95 @@ std::vector<int32_t> prompt_tokens(const Flags& flags, const Tokenizer& tokenize
   return parse_token_ids(flags.tokens, "--tokens");
 }
 
+// Takes the answer from the engine's thread and hands it to the one that shows it.
+class Answer final : public Sink {
+ public:
+  struct News {
+    std::vector<int32_t> tokens;  // since the last news
+    int64_t prefilled = 0;        // tokens of the prompt that have run
+    bool finished = false;
+  };
+
+  void on_token(int32_t, int32_t id, float) override {
+    const std::lock_guard lock(mutex_);
+    last_token_ = now_seconds();
+    if (first_token_ == 0) first_token_ = last_token_;
+    news_.tokens.push_back(id);
+    changed_.notify_one();
+  }
+  void on_prefill(int32_t, int64_t done) override {
+    const std::lock_guard lock(mutex_);
+    news_.prefilled = done;
+    changed_.notify_one();
+  }
+  void on_finish(int32_t, FinishReason reason, const Usage& usage, const std::string& message) override {
+    const std::lock_guard lock(mutex_);
+    reason_ = reason;
+    usage_ = usage;
+    message_ = message;
+    news_.finished = true;
+    changed_.notify_one();
+  }
+
+  // What is new, after a while at the latest.
+  News wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(50),
+                      [&] { return !news_.tokens.empty() || news_.prefilled > seen_ || news_.finished; });
+    seen_ = news_.prefilled;
+    News news = news_;
+    news_.tokens.clear();
+    return news;
+  }
+
+  // When it is finished.
+  FinishReason reason() const { return reason_; }
+  const Usage& usage() const { return usage_; }
+  const std::string& message() const { return message_; }
+  double first_token() const { return first_token_; }  // on the clock of now_seconds(); 0: there is none
+  double last_token() const { return last_token_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  News news_;
+  int64_t seen_ = 0;
+  FinishReason reason_ = FinishReason::kAbort;
+  Usage usage_;
+  std::string message_;
+  double first_token_ = 0, last_token_ = 0;
+};
+
 // What became of the request, for people and for programs.
 struct Report {
   std::string text;
-  int64_t prompt_tokens = 0;
-  Generation generation;
+  std::vector<int32_t> tokens;
+  FinishReason finish = FinishReason::kAbort;
+  Usage usage;
   double load_seconds = 0;
+  double prefill_seconds = 0;  // until the first token, or the end
+  double decode_seconds = 0;   // from the first token to the last
 
   static double rate(int64_t count, double seconds) {
     return count > 0 && seconds > 0 ? static_cast<double>(count) / seconds : 0;
   }
-  int64_t completion_tokens() const { return std::ssize(generation.tokens); }
-  double prefill_rate() const { return rate(prompt_tokens, generation.prefill_seconds); }
+  double prefill_rate() const { return rate(usage.prompt_tokens, prefill_seconds); }
   // The first token belongs to the prefill.
-  double decode_rate() const { return rate(completion_tokens() - 1, generation.decode_seconds); }
+  double decode_rate() const { return rate(usage.completion_tokens - 1, decode_seconds); }
 
   void print_json() const {
     const nlohmann::ordered_json report = {{"text", text},
-                                           {"tokens", generation.tokens},
-                                           {"finish_reason", finish_reason_name(generation.finish)},
+                                           {"tokens", tokens},
+                                           {"finish_reason", finish_reason_name(finish)},
                                            {"usage",
-                                            {{"prompt_tokens", prompt_tokens},
-                                             {"completion_tokens", completion_tokens()},
-                                             {"total_tokens", prompt_tokens + completion_tokens()}}},
+                                            {{"prompt_tokens", usage.prompt_tokens},
+                                             {"completion_tokens", usage.completion_tokens},
+                                             {"total_tokens", usage.prompt_tokens + usage.completion_tokens}}},
+                                           {"replay", replay_json(usage)},
                                            {"timings",
                                             {{"load_seconds", load_seconds},
-                                             {"time_to_first_token_seconds", generation.prefill_seconds},
-                                             {"decode_seconds", generation.decode_seconds},
+                                             {"time_to_first_token_seconds", prefill_seconds},
+                                             {"decode_seconds", decode_seconds},
                                              {"prefill_tokens_per_second", prefill_rate()},
                                              {"decode_tokens_per_second", decode_rate()}}}};
     std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
@@ -74,53 +139,91 @@ struct Report {
     std::fprintf(stderr,
                  "\nloaded in %.2f s; %lld prompt tokens, first token after %.2f s (%.1f tok/s); %lld tokens at %.1f "
                  "tok/s; finished: %s\n",
-                 load_seconds, static_cast<long long>(prompt_tokens), generation.prefill_seconds, prefill_rate(),
-                 static_cast<long long>(completion_tokens()), decode_rate(),
-                 std::string(finish_reason_name(generation.finish)).c_str());
+                 load_seconds, static_cast<long long>(usage.prompt_tokens), prefill_seconds, prefill_rate(),
+                 static_cast<long long>(usage.completion_tokens), decode_rate(),
+                 std::string(finish_reason_name(finish)).c_str());
   }
 };
 
-void run(const Flags& flags) {
-  const double start = now_seconds();
-  StopStrings stops(flags.stops);
-  const ModelFiles files = ModelFiles::open(model_dir(flags.model));
-  const std::vector<int32_t> prompt = prompt_tokens(flags, files.tokenizer);
+// Request memory for this request alone, at least one token of answer.
+EngineSetup setup_for(const Flags& flags, const Config& config, int64_t prompt) {
+  EngineSetup setup = engine_setup(flags.model, flags.engine, config);
+  RunnerOptions& runner = setup.runner;
+  runner.max_num_seqs = runner.max_head_rows = setup.engine.max_num_seqs = 1;
+  runner.max_model_len = std::min(runner.max_model_len, prompt + flags.generation.max_tokens);
+  runner.max_rows = static_cast<int32_t>(std::min<int64_t>(runner.max_rows, std::max<int64_t>(2, prompt)));
+  setup.engine.max_num_batched_tokens = runner.max_rows;
+  return setup;
+}
 
-  // Request memory for this request alone, at least one token of answer.
-  RunnerOptions options = runner_options(flags.model);
-  const int64_t limit = context_length(files.checkpoint.config(), options.max_model_len);
-  options.max_model_len = std::min(limit, std::ssize(prompt) + std::max<int64_t>(1, flags.generate.max_tokens));
-  options.max_rows = static_cast<int32_t>(std::clamp<int64_t>(std::ssize(prompt), 1, options.max_rows));
-  check_prompt(prompt, files.checkpoint.config(), limit);
-  ModelRunner runner(files, options);
-  Report report{
-      .text = {}, .prompt_tokens = std::ssize(prompt), .generation = {}, .load_seconds = now_seconds() - start};
+void show_prefill(int64_t done, int64_t prompt) {
+  std::fprintf(stderr, "\rprefill: %lld of %lld tokens", static_cast<long long>(done), static_cast<long long>(prompt));
+  if (done == prompt) std::fputc('\n', stderr);
+}
 
-  catch_interrupts();
-  const bool progress = isatty(STDERR_FILENO) != 0 && std::ssize(prompt) > options.max_rows;
-  const auto show = [&](const std::string& text) {
-    report.text += text;
+// Follows the answer until it is finished.
+void follow(Engine& engine, RequestId id, Answer& answer, bool progress, const Flags& flags, const Tokenizer& tokenizer,
+            int64_t prompt, Report& report) {
+  AnswerText text(tokenizer, flags.generation.stops);
+  const auto show = [&](const std::string& part) {
+    report.text += part;
     if (flags.json) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fwrite(part.data(), 1, part.size(), stdout);
     std::fflush(stdout);
   };
-  Detokenizer detokenizer(files.tokenizer);
-  const auto on_token = [&](int32_t token) {
-    show(stops.push(detokenizer.push(token)));
-    if (interrupted()) return Verdict::kAbort;
-    return stops.stopped() ? Verdict::kStop : Verdict::kContinue;
-  };
-  const auto on_prefill = [&](int64_t done) {
-    if (progress) std::fprintf(stderr, "\rprefill: %lld of %zu tokens", static_cast<long long>(done), prompt.size());
-    if (progress && done == std::ssize(prompt)) std::fputc('\n', stderr);
-    return interrupted() ? Verdict::kAbort : Verdict::kContinue;
-  };
-  report.generation = generate(runner, prompt, flags.generate, on_token, on_prefill);
-  show(stops.push(detokenizer.flush()));
-  show(stops.flush());
+  bool cancelled = false;
+  for (int64_t prefilled = 0;;) {
+    const Answer::News news = answer.wait();
+    if (progress && news.prefilled > prefilled) show_prefill(prefilled = news.prefilled, prompt);
+    for (const int32_t token : news.tokens) {
+      report.tokens.push_back(token);
+      show(text.push(token));
+    }
+    if (news.finished) break;
+    if (interrupted() && !cancelled) {
+      cancelled = true;
+      engine.cancel(id);
+    }
+  }
+  show(text.finish());
+}
 
+void run(const Flags& flags) {
+  const double start = now_seconds();
+  const StopStrings checked(flags.generation.stops);
+  const ModelFiles files = ModelFiles::open(model_dir(flags.model));
+  const Config& config = files.checkpoint.config();
+  const std::vector<int32_t> prompt = prompt_tokens(flags, files.tokenizer);
+  check_prompt(prompt, config, context_length(config, flags.engine.max_model_len));
+  const EngineSetup setup = setup_for(flags, config, std::ssize(prompt));
+  check_setup(setup, config);
+  ModelRunner runner(files, setup.runner);
+  Engine engine(runner, setup.engine);
+  Report report;
+  report.load_seconds = now_seconds() - start;
+
+  catch_interrupts();
+  const auto answer = std::make_shared<Answer>();
+  const auto request = std::make_shared<Request>();
+  request->prompt = prompt;
+  request->sampling = flags.generation.sampling;
+  request->max_tokens = flags.generation.max_tokens;
+  request->ignore_eos = flags.generation.ignore_eos;
+  request->policies = stop_policies(files.tokenizer, flags.generation.stops, 1);
+  request->sink = answer;
+  const bool progress = isatty(STDERR_FILENO) != 0 && std::ssize(prompt) > setup.runner.max_rows;
+  const double submitted = now_seconds();
+  const RequestId id = engine.submit(request);
+  follow(engine, id, *answer, progress, flags, files.tokenizer, std::ssize(prompt), report);
+
+  report.finish = answer->reason();
+  report.usage = answer->usage();
+  if (report.finish == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, answer->message());
+  if (report.finish == FinishReason::kError) fail(ErrorCode::kInternal, answer->message());
+  report.prefill_seconds = (report.tokens.empty() ? now_seconds() : answer->first_token()) - submitted;
+  report.decode_seconds = answer->last_token() - answer->first_token();
   flags.json ? report.print_json() : report.print_summary();
-  if (report.generation.finish == FinishReason::kAbort) throw CLI::RuntimeError(kInterruptedStatus);
+  if (report.finish == FinishReason::kAbort) throw CLI::RuntimeError(kInterruptedStatus);
 }
 
 }  // namespace
@@ -140,45 +243,10 @@ void add_run(CLI::App& app) {
       ->type_name("IDS");
   prompt->require_option(1);
 
-  const std::string group = "Generation";
-  SamplingParams& sampling = flags->generate.sampling;
-  sampling.temperature = 0;
-  command->add_option("--max-tokens", flags->generate.max_tokens, "Most tokens to generate")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->group(group);
-  command->add_option("--temperature", sampling.temperature, "0: always the most likely token")
-      ->type_name("T")
-      ->check(CLI::Range(0.0, 100.0))
-      ->group(group);
-  command->add_option("--top-p", sampling.top_p, "Most likely tokens that hold this share of the probability")
-      ->type_name("P")
-      ->check(CLI::Range(1e-6, 1.0))
-      ->group(group);
-  command->add_option("--top-k", sampling.top_k, "This many most likely tokens; 0 or -1: all")
-      ->type_name("K")
-      ->check(CLI::Range(-1, 1 << 30))
-      ->group(group);
-  command->add_option("--min-p", sampling.min_p, "Tokens at least this likely, relative to the most likely one")
-      ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group(group);
-  command->add_option("--seed", sampling.seed, "Seed of the draws; the same seed gives the same text")
-      ->type_name("N")
-      ->group(group);
-  command->add_option("--stop", flags->stops, "End before this text; may be repeated")
-      ->type_name("TEXT")
-      ->take_all()
-      ->allow_extra_args(false)
-      ->group(group);
-  command->add_flag("--ignore-eos", flags->generate.ignore_eos, "Go on after the end-of-sentence token")->group(group);
-  command->add_flag("--json", flags->json, "Print one JSON object instead of the text")->group(group);
+  add_generation_flags(*command, flags->generation);
+  command->add_flag("--json", flags->json, "Print one JSON object instead of the text")->group("Generation");
   add_model_flags(*command, flags->model);
-  command
-      ->add_option("--max-model-len", flags->model.runner.max_model_len,
-                   "Most tokens of prompt and answer; 0: the model's limit")
-      ->type_name("N")
-      ->group("Model and machine");
+  add_engine_flags(*command, flags->engine);
   command->callback([flags] { run(*flags); });
 }
 

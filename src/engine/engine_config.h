@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#include "cache/geometry.h"
+#include "model/topology.h"
+
 namespace folio {
 
 struct EngineConfig {
@@ -17,5 +20,9 @@ struct EngineConfig {
   int64_t state_checkpoint_interval = 8192;  // tokens between images
   bool poison = false;  // for tests: pages and slots hold NaN patterns at first and from when they are free again
 };
+
+// The configuration as it acts: decoder replay is off where the model has no use for it. Throws Error(kInvalidArgument)
+// with every reason why it cannot work for such a model and layout.
+EngineConfig resolve(EngineConfig config, const Config& model, const Topology& topology, const Geometry& geometry);
 
 }  // namespace folio

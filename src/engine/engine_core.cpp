@@ -6,20 +6,12 @@
 namespace folio {
 namespace {
 
-EngineConfig checked(EngineConfig config, ModelRunner& runner) {
-  std::string reasons;
-  const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
-  if (config.decoder_replay && decoder_replay_refusal(runner.config(), runner.topology()))
-    config.decoder_replay = false;
-  if (config.encoder_replay && config.prefix_cache) {
-    if (const auto refusal = replay_refusal(runner.geometry())) refuse(*refusal);
-  }
+EngineConfig checked(const EngineConfig& config, ModelRunner& runner) {
   if (config.max_num_seqs > runner.options().max_num_seqs ||
       config.max_num_batched_tokens > runner.options().max_rows) {
-    refuse("the model runner has room for fewer requests or rows");
+    fail(ErrorCode::kInvalidArgument, "the model runner has room for fewer requests or rows");
   }
-  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
-  return config;
+  return resolve(config, runner.config(), runner.topology(), runner.geometry());
 }
 
 }  // namespace

@@ -24,18 +24,7 @@ Scheduler::Scheduler(const Geometry& geometry, BlockManager& blocks, const Engin
       max_model_len_(max_model_len),
       eos_(eos),
       max_head_rows_(max_head_rows),
-      tail_fits_(config.max_num_batched_tokens >= geometry.inputs().window + config.max_num_seqs) {
-  const int64_t least = int64_t{1} + config.max_num_seqs;
-  std::string reasons;
-  const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
-  if (config.max_num_seqs < 1) refuse("--max-num-seqs must be at least 1");
-  if (config.max_num_batched_tokens < least) {
-    refuse(concat("--max-num-batched-tokens ", config.max_num_batched_tokens, " must be at least ", least,
-                  ", more than --max-num-seqs"));
-  }
-  if (config.depth != 1 && config.depth != 2) refuse(concat("depth ", config.depth, " must be 1 or 2"));
-  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
-}
+      tail_fits_(config.max_num_batched_tokens >= geometry.inputs().window + config.max_num_seqs) {}
 
 void Scheduler::submit(RequestId id, std::shared_ptr<const Request> request) {
   // Either all choices join or, when memory runs out, none.

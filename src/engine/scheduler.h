@@ -37,8 +37,7 @@ class Scheduler {
     int64_t prefill_rows = 0, decode_rows = 0;
   };
 
-  // `eos` ends a request unless it ignores it. Throws Error(kInvalidArgument) for limits under which nothing could ever
-  // run.
+  // `config` is resolved. `eos` ends a request unless it ignores it.
   Scheduler(const Geometry& geometry, BlockManager& blocks, const EngineConfig& config, int64_t max_model_len,
             int32_t eos, int64_t max_head_rows);
 

@@ -1,0 +1,77 @@
+#include "engine_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "cache/state_transfer.h"
+
+namespace folio {
+namespace {
+
+Geometry make_geometry(const RunnerOptions& options, const Config& config) {
+  return Geometry(geometry_inputs(config, make_topology(config), options.block_size, options.packed_cache));
+}
+
+}  // namespace
+
+void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+  const std::string group = "Engine";
+  EngineConfig& config = flags.config;
+  command.add_option("--max-model-len", flags.max_model_len, "Most tokens of prompt and answer; 0: the model's limit")
+      ->type_name("N")
+      ->group(group);
+  command.add_option("--max-num-seqs", config.max_num_seqs, "Requests that run at once")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 16))
+      ->group(group);
+  command
+      .add_option("--long-prefill-token-threshold", config.long_prefill_token_threshold,
+                  "Most rows of one prompt in a step; 0: no limit")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 30))
+      ->group(group);
+  command
+      .add_flag("--prefix-cache,!--no-prefix-cache,--enable_prefix_caching", config.prefix_cache,
+                "Take over computed prefixes of other requests (default: on)")
+      ->group(group);
+  command
+      .add_option("--state-checkpoint-interval-tokens", config.state_checkpoint_interval,
+                  "Without encoder replay: tokens between kept images of the window state; 0: none but demanded ones")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->group(group);
+  command
+      .add_flag("--decoder-swa-bounded-replay,!--no-decoder-swa-bounded-replay", flags.decoder_replay,
+                "Prefill runs the decoder layers for the last window of a prompt only (default: on). Answers to longer "
+                "prompts are close to those without, not equal")
+      ->group(group);
+  command
+      .add_flag(
+          "--encoder-swa-bounded-replay,!--no-encoder-swa-bounded-replay", flags.encoder_replay,
+          "A prefix hit rebuilds the window state from one PAGE (default: on if PAGEs are as long as the "
+          "window). Answers behind such a hit are close to those without, not equal; off: from kept images, equal")
+      ->group(group);
+  command.add_flag("--exact", flags.exact, "Answers equal those of a full prefill: no bounded replay, images instead")
+      ->group(group);
+}
+
+EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const Config& config) {
+  EngineSetup setup{.runner = runner_options(model), .engine = flags.config};
+  if (flags.exact && flags.encoder_replay.value_or(false)) {
+    fail(ErrorCode::kInvalidArgument, "--exact and --encoder-swa-bounded-replay exclude each other: leave one out");
+  }
+  setup.runner.max_model_len = context_length(config, flags.max_model_len);
+  setup.runner.max_num_seqs = flags.config.max_num_seqs;
+  setup.runner.max_head_rows = flags.config.max_num_seqs;
+  setup.engine.max_num_batched_tokens = setup.runner.max_rows;
+  setup.engine.decoder_replay = flags.decoder_replay && !flags.exact;
+  const bool possible = !replay_refusal(make_geometry(setup.runner, config));
+  setup.engine.encoder_replay = !flags.exact && flags.encoder_replay.value_or(possible);
+  return setup;
+}
+
+void check_setup(const EngineSetup& setup, const Config& config) {
+  resolve(setup.engine, config, make_topology(config), make_geometry(setup.runner, config));
+}
+
+}  // namespace folio

@@ -1,0 +1,36 @@
+// Flags of the engine, the same in every subcommand that runs one (docs/architecture.md, "Flags").
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+
+#include "engine/engine_config.h"
+#include "model_flags.h"
+
+namespace folio {
+
+struct EngineFlags {
+  int64_t max_model_len = 0;  // 0: the model's limit
+  EngineConfig config;
+  bool decoder_replay = true;
+  std::optional<bool> encoder_replay;  // not given: on if PAGEs are long enough for it
+  bool exact = false;
+};
+
+// Declares --max-model-len, --max-num-seqs, --long-prefill-token-threshold, the flags of the prefix cache and of
+// bounded replay, and --exact on `command`.
+void add_engine_flags(CLI::App& command, EngineFlags& flags);
+
+// What an engine is made of. Changed by who knows more than the flags say, then checked.
+struct EngineSetup {
+  RunnerOptions runner;
+  EngineConfig engine;
+};
+
+// What the parsed flags of model and engine mean for a model. Throws Error(kInvalidArgument, kUnsupported).
+EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const Config& config);
+
+// Throws Error(kInvalidArgument) with every reason why the setup cannot work; reads no weight.
+void check_setup(const EngineSetup& setup, const Config& config);
+
+}  // namespace folio

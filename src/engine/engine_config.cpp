@@ -1,0 +1,31 @@
+#include "engine/engine_config.h"
+
+#include "base/error.h"
+#include "cache/state_transfer.h"
+
+namespace folio {
+
+EngineConfig resolve(EngineConfig config, const Config& model, const Topology& topology, const Geometry& geometry) {
+  std::string reasons;
+  const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
+  if (config.decoder_replay && decoder_replay_refusal(model, topology)) config.decoder_replay = false;
+  if (config.encoder_replay && config.prefix_cache) {
+    if (const auto refusal = replay_refusal(geometry)) refuse(*refusal);
+  }
+  if (config.max_num_seqs < 1) refuse(concat("--max-num-seqs ", config.max_num_seqs, " must be at least 1"));
+  if (config.max_num_batched_tokens <= config.max_num_seqs) {
+    refuse(concat("--max-num-batched-tokens ", config.max_num_batched_tokens, " must be more than --max-num-seqs ",
+                  config.max_num_seqs));
+  }
+  if (config.long_prefill_token_threshold < 0) {
+    refuse(concat("--long-prefill-token-threshold ", config.long_prefill_token_threshold, " must be 0 or more"));
+  }
+  if (config.state_checkpoint_interval < 0) {
+    refuse(concat("--state-checkpoint-interval-tokens ", config.state_checkpoint_interval, " must be 0 or more"));
+  }
+  if (config.depth != 1 && config.depth != 2) refuse(concat("depth ", config.depth, " must be 1 or 2"));
+  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
+  return config;
+}
+
+}  // namespace folio
