@@ -100,26 +100,26 @@ std::vector<int32_t> RequestSource::prompt(Dice& dice) {
   return tokens;
 }
 
-std::shared_ptr<Request> RequestSource::next(Dice& dice) {
-  auto request = std::make_shared<Request>();
-  request->prompt = prompt(dice);
-  prompts_.push_back(request->prompt);
-  request->max_tokens = dice.one_in(4) ? 1 : dice.roll(2, 40);
-  SamplingParams& sampling = request->sampling;
+Request RequestSource::next(Dice& dice) {
+  Request request;
+  request.prompt = prompt(dice);
+  prompts_.push_back(request.prompt);
+  request.max_tokens = dice.one_in(4) ? 1 : dice.roll(2, 40);
+  SamplingParams& sampling = request.sampling;
   sampling.temperature = dice.one_in(2) ? 0.0f : 1.0f;
   if (dice.one_in(4)) sampling.top_k = static_cast<int32_t>(dice.roll(1, 50));
   if (dice.one_in(4)) sampling.top_p = 0.9f;
   sampling.seed = static_cast<uint64_t>(dice.roll(0, 5));
-  request->ignore_eos = dice.one_in(2);
-  request->exact = dice.one_in(4);
-  request->wants_prompt_rows = dice.one_in(10);
-  request->choices = dice.one_in(6) ? static_cast<int32_t>(dice.roll(2, 4)) : 1;
+  request.ignore_eos = dice.one_in(2);
+  request.exact = dice.one_in(4);
+  request.wants_prompt_rows = dice.one_in(10);
+  request.choices = dice.one_in(6) ? static_cast<int32_t>(dice.roll(2, 4)) : 1;
   if (dice.one_in(3)) {
-    for (int64_t i = dice.roll(1, 30); i > 0; --i) append(dice, 1, request->stop_ids);
+    for (int64_t i = dice.roll(1, 30); i > 0; --i) append(dice, 1, request.stop_ids);
   }
   if (dice.one_in(6)) {
     const CountingPolicy policy(dice.roll(1, 40), static_cast<int32_t>(dice.roll(20, 200)));
-    for (int32_t i = 0; i < request->choices; ++i) request->policies.push_back(policy.fresh());
+    for (int32_t i = 0; i < request.choices; ++i) request.policies.push_back(policy.fresh());
   }
   return request;
 }

@@ -64,7 +64,7 @@ class CountingPolicy final : public TokenPolicy {
 class RequestSource {
  public:
   RequestSource(Dice& dice, const FuzzCase& fuzz_case, const Config& config);
-  std::shared_ptr<Request> next(Dice& dice);
+  Request next(Dice& dice);
   // A finished answer: later prompts may go on from it.
   void remember(std::span<const int32_t> prompt, std::span<const int32_t> answer);
 

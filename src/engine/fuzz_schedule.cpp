@@ -4,9 +4,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/engine_core.h"
+#include "engine/engine_probe.h"
 #include "engine/fuzz_case.h"
-#include "engine/fuzz_check.h"
 
 namespace folio {
 namespace {
@@ -29,84 +28,53 @@ class Trial {
   Trial(const ModelFiles& files, const FuzzCase& fuzz_case, Dice& dice)
       : case_(fuzz_case),
         dice_(dice),
-        runner_(files, fuzz_case.runner),
-        core_(runner_, fuzz_case.engine),
-        recorder_(runner_),
-        source_(dice, fuzz_case, runner_.config()) {
-    core_.blocks().watch(&recorder_);
-  }
+        probe_(files, fuzz_case.runner, fuzz_case.engine),
+        source_(dice, fuzz_case, probe_.runner().config()) {}
 
   // False if it hangs.
   bool drive() {
     constexpr int kMostTicks = 6000, kMostIdle = 300;
     int idle = 0;
-    for (int tick = 0; std::ssize(sent_) < case_.requests || !core_.empty(); ++tick) {
+    for (int tick = 0; std::ssize(probe_.sent()) < case_.requests || !probe_.core().empty(); ++tick) {
       if (tick == kMostTicks || idle == kMostIdle) return false;
-      if (std::ssize(sent_) < case_.requests && dice_.one_in(4)) arrive();
+      if (std::ssize(probe_.sent()) < case_.requests && dice_.one_in(4)) probe_.submit(source_.next(dice_));
       if (preempt_again_ || dice_.one_in(20)) preempt();
-      if (!sent_.empty() && dice_.one_in(40)) cancel();
-      if (dice_.one_in(10)) core_.scheduler().reverse_running();
+      if (!probe_.sent().empty() && dice_.one_in(40)) cancel();
+      if (dice_.one_in(10)) probe_.core().scheduler().reverse_running();
       if (dice_.one_in(100)) {
-        core_.blocks().clear_cache();
+        probe_.core().blocks().clear_cache();
         ++met_["prefix caches cleared"];
       }
-      idle = core_.step() ? 0 : idle + 1;
-      for (const SentRequest& sent : sent_) {
+      idle = probe_.step() ? 0 : idle + 1;
+      for (const SentRequest& sent : probe_.sent()) {
         if (!sent.sink->finished() || !remembered_.insert(sent.id).second) continue;
         source_.remember(sent.request->prompt, sent.sink->answer(0).tokens);
       }
     }
-    while (core_.step()) {
-    }
-    return true;
+    return probe_.drain();
   }
 
   // After drive().
-  std::vector<std::string> leaks() {
-    std::vector<std::string> found;
-    if (!core_.blocks().idle()) found.emplace_back("a page or a slot is still in use");
-    recorder_.check_published_pages();
-    core_.blocks().clear_cache();
-    while (core_.step()) {
-    }
-    const int32_t vacant = runner_.pages().vacant(), pages = runner_.pages().capacity();
-    if (vacant != pages) found.push_back(concat(pages - vacant, " pages are not vacant after the cache was cleared"));
-    if (core_.blocks().images().size() > 0) found.push_back(concat(core_.blocks().images().size(), " images are left"));
-    return found;
-  }
-
   void check(SoloRunner& solo, FuzzReport& report) {
-    report.differences = recorder_.changed_pages();
-    AnswerCheck answers(solo, recorder_,
-                        {.eos = runner_.config().eos_token_id,
-                         .max_model_len = runner_.max_model_len(),
-                         .compare_pages = case_.engine.poison});
-    answers.check(sent_);
+    count();
+    report.leaks = probe_.leaks();
+    const AnswerCheck answers = probe_.check(solo);
+    report.differences = probe_.recorder().changed_pages();
     report.differences.insert(report.differences.end(), answers.differences().begin(), answers.differences().end());
     met_["tokens compared"] += answers.tokens_compared();
     met_["pages compared"] += answers.pages_compared();
     met_["runs compared"] += answers.runs_compared();
-    count();
     report.met = met_;
   }
 
  private:
-  void arrive() {
-    auto request = source_.next(dice_);
-    auto sink = std::make_shared<AnswerSink>(request->choices);
-    request->sink = sink;
-    const auto id = static_cast<RequestId>(sent_.size());
-    core_.submit(id, request);
-    sent_.push_back({.id = id, .request = request, .sink = sink});
-  }
-
   // Every place that a request can be at is drawn equally often.
   void cancel() {
     std::map<std::string, std::vector<RequestId>> places;
-    for (const auto& state : core_.scheduler().states()) {
+    for (const auto& state : probe_.core().scheduler().states()) {
       if (!state->cancelled) places[place(*state)].push_back(state->id);
     }
-    for (const SentRequest& sent : sent_) {
+    for (const SentRequest& sent : probe_.sent()) {
       if (sent.sink->finished()) places["cancelled when finished"].push_back(sent.id);
     }
     if (places.empty()) return;
@@ -114,32 +82,31 @@ class Trial {
     if (drawn == places.end()) drawn = std::next(places.begin(), dice_.roll(0, std::ssize(places) - 1));
     const RequestId victim = dice_.pick(drawn->second);
     ++met_[drawn->first];
-    core_.cancel(victim);
-    sent_[static_cast<size_t>(victim)].cancelled = true;
+    probe_.cancel(victim);
   }
 
   void preempt() {
     const bool again = preempt_again_;
     preempt_again_ = false;
-    if (!core_.scheduler().preempt_youngest()) return;
+    if (!probe_.core().scheduler().preempt_youngest()) return;
     ++met_[again ? "forced preemptions in a row" : "forced preemptions"];
     preempt_again_ = dice_.one_in(3);
   }
 
   void count() {
-    const Scheduler::Stats& stats = core_.scheduler().stats();
-    met_["requests"] += std::ssize(sent_);
+    const Scheduler::Stats& stats = probe_.core().scheduler().stats();
+    const BlockManager& blocks = probe_.core().blocks();
+    met_["requests"] += std::ssize(probe_.sent());
     met_["preemptions"] += stats.preempted;
     met_["aborted"] += stats.aborted;
     met_["refused"] += stats.refused;
-    met_["images kept"] += core_.blocks().images().stats().kept;
-    met_["images restored"] += core_.blocks().images().stats().restored;
-    met_["images evicted"] += core_.blocks().images().stats().evicted;
-    met_["blocks evicted"] += core_.blocks().index().stats().evicted;
-    const auto& runs = recorder_.runs();
-    std::map<std::pair<RequestId, int32_t>, bool> answered_behind_hit;
+    met_["images kept"] += blocks.images().stats().kept;
+    met_["images restored"] += blocks.images().stats().restored;
+    met_["images evicted"] += blocks.images().stats().evicted;
+    met_["blocks evicted"] += blocks.index().stats().evicted;
+    const auto& runs = probe_.recorder().runs();
     for (const RunRecord& run : runs) {
-      const int64_t prompt = std::ssize(sent_[static_cast<size_t>(run.id)].request->prompt);
+      const int64_t prompt = std::ssize(probe_.sent()[static_cast<size_t>(run.id)].request->prompt);
       const bool replays = replays_encoder(run.plan);
       if (replays) ++met_["hits by encoder replay"];
       if (replays && run.plan.resume == case_.runner.block_size) ++met_["hits of one block"];
@@ -151,7 +118,7 @@ class Trial {
         return replays && replays_encoder(runs[origin.run].plan);
       });
     }
-    for (const SentRequest& sent : sent_) {
+    for (const SentRequest& sent : probe_.sent()) {
       for (int32_t choice = 0; choice < sent.sink->choices(); ++choice) {
         const Answer& answer = sent.sink->answer(choice);
         if (choice > 0 && !answer.tokens.empty()) ++met_["siblings"];
@@ -167,11 +134,8 @@ class Trial {
 
   const FuzzCase& case_;
   Dice& dice_;
-  ModelRunner runner_;
-  EngineCore core_;
-  RunRecorder recorder_;
+  EngineProbe probe_;
   RequestSource source_;
-  std::vector<SentRequest> sent_;
   std::set<RequestId> remembered_;
   std::map<std::string, int64_t> met_;
   bool preempt_again_ = false;
@@ -213,7 +177,6 @@ FuzzReport ScheduleFuzzer::run(uint64_t seed) {
   FuzzReport report{.cases = 1, .differences = {}, .leaks = {}, .hangs = {}, .met = {}};
   Trial trial(files_, fuzz_case, dice);
   if (trial.drive()) {
-    report.leaks = trial.leaks();
     trial.check(solo(fuzz_case.runner.block_size, fuzz_case.runner.packed_cache), report);
   } else {
     report.hangs.emplace_back("the requests do not end");
