@@ -31,13 +31,8 @@ struct Flags {
   bool json = false;
 };
 
-constexpr int kInterruptedStatus = 130;
 constexpr int kWarmUp = 4;
 constexpr uint64_t kSeed = 1;
-
-void check_interrupt() {
-  if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
-}
 
 // What is being measured, on a terminal.
 void announce(const std::string& what) {

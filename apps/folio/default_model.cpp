@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/synthesize.h"
+#include "interrupt.h"
 #include "tokenizer/compressed_vocab.h"
 
 namespace folio {
@@ -21,13 +23,37 @@ constexpr uint64_t kSeed = 1;
 constexpr int kRevision = 1;
 
 fs::path cache_directory() {
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') return fs::path(xdg) / "folio";
+  // A relative XDG_CACHE_HOME counts as unset, as the XDG base directory specification says.
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/') return fs::path(xdg) / "folio";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
     return fs::path(home) / ".cache" / "folio";
   fail(ErrorCode::kInvalidArgument, "neither XDG_CACHE_HOME nor HOME is set: name a checkpoint with --model DIR");
 }
 
+// Made on construction; what is still there goes on destruction.
+struct PartialDirectory {
+  explicit PartialDirectory(fs::path where) : path(std::move(where)) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) {
+      fail(ErrorCode::kInvalidArgument, "cannot make ", path.string(), ": ", error.message(),
+           ": set XDG_CACHE_HOME to a writable directory or name a checkpoint with --model DIR");
+    }
+  }
+  PartialDirectory(const PartialDirectory&) = delete;
+  PartialDirectory& operator=(const PartialDirectory&) = delete;
+  ~PartialDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  const fs::path path;
+};
+
 }  // namespace
+
+int64_t count_compressed_ids(const std::string& tokenizer_path) {
+  return compressed_vocabulary(Tokenizer::load(tokenizer_path)).count;
+}
 
 std::string default_model_dir() {
   std::fprintf(stderr, "folio: no --model given: using the built-in random model, whose text is noise\n");
@@ -36,36 +62,29 @@ std::string default_model_dir() {
 
 std::string preset_model_dir(const std::string& preset) {
   const fs::path dir = cache_directory() / concat(preset, "-", kSeed, "-r", kRevision);
-  if (fs::exists(dir / "config.json")) return dir.string();
-  // Written aside and renamed, so that no other process ever sees half of it.
-  const fs::path partial = dir.string() + concat(".", ::getpid());
   std::error_code error;
-  fs::create_directories(partial, error);
-  if (error) {
-    fail(ErrorCode::kInvalidArgument, "cannot make ", partial.string(), ": ", error.message(),
-         ": set XDG_CACHE_HOME to a writable directory or name a checkpoint with --model DIR");
-  }
+  if (fs::exists(dir / "config.json", error)) return dir.string();
+  // Written aside and renamed, so that no other process ever sees half of it.
+  const PartialDirectory partial(dir.string() + concat(".", ::getpid()));
   SynthesizeOptions options;
   options.preset = preset;
   options.seed = kSeed;
-  options.out = partial.string();
-  options.compressed_vocab_size = [](const std::string& path) {
-    return compressed_vocabulary(Tokenizer::load(path)).count;
-  };
-  if (isatty(STDERR_FILENO) != 0) {
-    options.progress = [&](int64_t done, int64_t total) {
+  options.out = partial.path.string();
+  options.compressed_vocab_size = count_compressed_ids;
+  const bool progress = isatty(STDERR_FILENO) != 0;
+  catch_interrupts();
+  options.progress = [&](int64_t done, int64_t total) {
+    if (progress) {
       std::fprintf(stderr, "\rfolio: making %s: %3.0f %%%s", dir.c_str(),
                    100.0 * static_cast<double>(done) / static_cast<double>(total), done == total ? "\n" : "");
-    };
-  }
-  synthesize_checkpoint(options);
-  fs::rename(partial, dir, error);
-  if (error) {
-    std::error_code ignored;
-    fs::remove_all(partial, ignored);
-    if (!fs::exists(dir / "config.json")) {  // else another process was faster
-      fail(ErrorCode::kInvalidArgument, "cannot make ", dir.string(), ": ", error.message());
     }
+    check_interrupt();
+  };
+  synthesize_checkpoint(options);
+  release_interrupts();
+  fs::rename(partial.path, dir, error);
+  if (error && !fs::exists(dir / "config.json")) {  // else another process was faster
+    fail(ErrorCode::kInvalidArgument, "cannot make ", dir.string(), ": ", error.message());
   }
   return dir.string();
 }

@@ -1,6 +1,7 @@
 // The model that `folio` uses when none is named.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace folio {
@@ -12,5 +13,8 @@ std::string default_model_dir();
 
 // Directory of the random checkpoint of `preset` in the same place, made on first use, with progress on a terminal.
 std::string preset_model_dir(const std::string& preset);
+
+// Number of Engram's compressed ids of a tokenizer.json, for SynthesizeOptions. Throws Error(kInvalidTokenizer).
+int64_t count_compressed_ids(const std::string& tokenizer_path);
 
 }  // namespace folio

@@ -1,5 +1,6 @@
 #include "interrupt.h"
 
+#include <CLI/CLI.hpp>
 #include <csignal>
 
 namespace folio {
@@ -19,6 +20,16 @@ void catch_interrupts() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
+void release_interrupts() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
 bool interrupted() { return seen != 0; }
+
+void check_interrupt() {
+  constexpr int kInterruptedStatus = 128 + SIGINT;
+  if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
+}
 
 }  // namespace folio

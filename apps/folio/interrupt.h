@@ -6,7 +6,14 @@ namespace folio {
 // From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.
 void catch_interrupts();
 
+// From now on they end the process as usual again.
+void release_interrupts();
+
 // Whether one has arrived.
 bool interrupted();
+
+// Ends the command with the exit status of an interrupt when one has arrived: throws CLI::RuntimeError, so that
+// unfinished files are removed on the way out.
+void check_interrupt();
 
 }  // namespace folio

@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "commands.h"
 #include "engine/sequence.h"
+#include "interrupt.h"
 #include "model_flags.h"
 #include "tokenizer/token_ids.h"
 
@@ -90,8 +91,12 @@ void logits(const Flags& flags) {
   options.max_model_len = length;
   options.trace = flags.trace;
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
-  ModelRunner runner(files, options);
   files.tokenizer.check_ids(tokens);
+  if (length > files.checkpoint.config().max_position_embeddings) {
+    fail(ErrorCode::kInvalidArgument, flags.tokens_file, " holds ", length, " tokens and the model's context ",
+         files.checkpoint.config().max_position_embeddings, ": leave out some");
+  }
+  ModelRunner runner(files, options);
 
   const int64_t vocab = runner.config().vocab_size;
   const std::map<std::string, std::string> metadata = {
@@ -106,7 +111,9 @@ void logits(const Flags& flags) {
   Sequence sequence(runner);
   StepBuilder& builder = runner.builder();
   const bool progress = isatty(STDERR_FILENO) != 0;
+  catch_interrupts();
   for (size_t chunk = 0; sequence.position() < length;) {
+    check_interrupt();
     const int64_t first = sequence.position();
     const int64_t count = std::min<int64_t>(flags.chunks[chunk], length - first);
     if (chunk + 1 < flags.chunks.size()) ++chunk;

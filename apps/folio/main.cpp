@@ -27,6 +27,13 @@ bool is_command(const CLI::App& app, const std::string& name) {
                      [&](const CLI::App* command) { return command->get_name() == name; });
 }
 
+// What the command printed must have arrived: a full disk is no success. Returns the exit status.
+int flush_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good()) return 0;
+  std::fprintf(stderr, "folio: cannot write standard output: closed, or its disk is full\n");
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,7 +57,7 @@ int main(int argc, char** argv) {
                          folio::concat("no command '", argv[1], "' (see folio --help)"));
     }
     app.parse(argc, argv);
-    return 0;
+    return flush_output();
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::RuntimeError& status) {  // a command that ends with a status of its own

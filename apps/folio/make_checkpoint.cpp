@@ -11,8 +11,9 @@
 #include "checkpoint/presets.h"
 #include "checkpoint/synthesize.h"
 #include "commands.h"
-#include "tokenizer/compressed_vocab.h"
-#include "tokenizer/tokenizer.h"
+#include "default_model.h"
+#include "interrupt.h"
+#include "model_flags.h"
 
 namespace folio {
 namespace {
@@ -22,7 +23,10 @@ struct Flags {
   bool json = false;
 };
 
+// On a terminal. Ctrl-C ends the work here.
 void show_progress(int64_t done, int64_t total) {
+  check_interrupt();
+  if (isatty(STDERR_FILENO) == 0) return;
   std::fprintf(stderr, "\r%5.1f %% of %.1f MB", 100.0 * static_cast<double>(done) / static_cast<double>(total),
                static_cast<double>(total) * 1e-6);
   if (done == total) std::fputc('\n', stderr);
@@ -30,10 +34,9 @@ void show_progress(int64_t done, int64_t total) {
 
 void make_checkpoint(Flags& flags) {
   SynthesizeOptions& options = flags.options;
-  options.compressed_vocab_size = [](const std::string& path) {
-    return compressed_vocabulary(Tokenizer::load(path)).count;
-  };
-  if (isatty(STDERR_FILENO) != 0) options.progress = show_progress;
+  options.compressed_vocab_size = count_compressed_ids;
+  options.progress = show_progress;
+  catch_interrupts();
   const double start = now_seconds();
   const SynthesizeResult result = synthesize_checkpoint(options);
   const double seconds = now_seconds() - start;
@@ -54,12 +57,11 @@ void add_make_checkpoint(CLI::App& app) {
   CLI::App* command = app.add_subcommand("make-checkpoint", "Write a random checkpoint in the published format");
   command->footer(
       "nano, slots, heads and mini take 4 to 41 MB; bench-cpu takes 2.3 GB and is for measuring. The bytes depend on "
-      "the "
-      "preset, the seed and --vision alone.");
+      "the preset, the seed and --vision alone.");
   const auto flags = std::make_shared<Flags>();
   SynthesizeOptions& options = flags->options;
   command->add_option("--preset", options.preset, "What to write")->check(CLI::IsMember(preset_names()));
-  command->add_option("--seed", options.seed, "Seed of the weights")->check(CLI::NonNegativeNumber)->type_name("N");
+  command->add_option("--seed", options.seed, "Seed of the weights")->check(seed_check())->type_name("N");
   command->add_option("--out", options.out, "Directory of the checkpoint, made when it is not there")
       ->type_name("DIR")
       ->required();

@@ -1,7 +1,8 @@
 #include "model_flags.h"
 
-#include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -59,6 +60,16 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
                   "Share of the free memory, or a size such as 12G")
       ->type_name("SIZE|FRACTION")
       ->group(group);
+}
+
+CLI::Validator seed_check() {
+  return {[](const std::string& text) -> std::string {
+            uint64_t seed = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+            if (error == std::errc() && end == text.data() + text.size()) return "";
+            return concat(text, " is not a whole number from 0 to ", UINT64_MAX);
+          },
+          ""};
 }
 
 std::string model_dir(const ModelFlags& flags) { return flags.model.empty() ? default_model_dir() : flags.model; }

@@ -1,7 +1,7 @@
 // Flags about the model and how to run it, the same in every subcommand that runs one (docs/architecture.md, "Flags").
 #pragma once
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "engine/model_runner.h"
@@ -19,6 +19,9 @@ struct ModelFlags {
 
 // Declares --model, --device, --isa, --threads, the cache flags and --memory-budget on `command`.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
+
+// Refuses what is not a whole number of 64 bits without sign, which a plain conversion would wrap or cut.
+CLI::Validator seed_check();
 
 // The directory of the model that the flags name; makes the default model when they name none.
 std::string model_dir(const ModelFlags& flags);

@@ -26,11 +26,12 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// The content of a file of at most `limit` bytes. Throws Error(kNotFound) when it cannot be read and
+// The content of a file, pipe or device of at most `limit` bytes. Throws Error(kNotFound) when it cannot be read and
 // Error(kInvalidArgument) when it is larger.
 std::string read_file(const std::string& path, size_t limit);
 
-// Bytes that can be allocated without swapping (MemAvailable, capped by the cgroup's limit where there is one).
+// Bytes that can be allocated without swapping: MemAvailable, capped by what the control group of the process leaves
+// where it has a limit. Page cache counts as free.
 int64_t available_memory();
 
 }  // namespace folio

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -48,14 +49,22 @@ ThreadPool::ThreadPool(int threads) {
   const int count = threads > 0 ? threads : static_cast<int>(processors.size());
   for (int thread = 1; thread < count; ++thread) {
     const int cpu = processors[static_cast<size_t>(thread) % processors.size()];
-    workers_.emplace_back([this, thread, cpu] {
-      pin_to(cpu);
-      work(thread);
-    });
+    try {
+      workers_.emplace_back([this, thread, cpu] {
+        pin_to(cpu);
+        work(thread);
+      });
+    } catch (const std::system_error& error) {
+      stop();
+      fail(ErrorCode::kOutOfMemory, "cannot start thread ", thread + 1, " of ", count, ": ", error.what(),
+           ": lower --threads");
+    }
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stop_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();

@@ -21,7 +21,7 @@ int allowed_processors();
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 class ThreadPool {
  public:
-  // `threads` >= 1; 0 = allowed_processors().
+  // `threads` >= 1; 0 = allowed_processors(). Throws Error(kOutOfMemory) when the system starts no more threads.
   explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -63,6 +63,7 @@ class ThreadPool {
   void run(int64_t count, int64_t grain, int64_t share, Invoke invoke, void* context);
   void take_pieces(int thread);
   void work(int thread);
+  void stop();
 
   std::vector<std::thread> workers_;
 

@@ -61,7 +61,7 @@ Geometry::Geometry(GeometryInputs inputs) : inputs_(std::move(inputs)) {
 
   // Window rings and the cursor first: the part that an image carries is one range.
   window_row_stride_ = row_bytes(window_format(inputs_), inputs_.head_dim);
-  take(state_bytes_, inputs_.window_layers * ring_rows() * window_row_stride_);
+  take(state_bytes_, int64_t{inputs_.window_layers} * ring_rows() * window_row_stride_);
   cursor_offset_ = take(state_bytes_, sizeof(SlotCursor));
   for (size_t i = 0; i < planes_.size(); ++i) {
     if (inputs_.owners[i].ratio == 1) continue;
@@ -105,7 +105,7 @@ PagedRows Geometry::index_rows(std::byte* pages, size_t owner) const {
 }
 
 RingRows Geometry::window_rows(std::byte* states, int32_t layer) const {
-  return {.base = states + layer * ring_rows() * window_row_stride_,
+  return {.base = states + int64_t{layer} * ring_rows() * window_row_stride_,
           .slot_stride = state_bytes_,
           .row_stride = window_row_stride_,
           .ring_rows = ring_rows(),

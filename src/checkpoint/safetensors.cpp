@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -332,6 +333,10 @@ SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<Tensor> tenso
   const auto start = static_cast<int64_t>(sizeof length + length);
   for (auto& [name, place] : places_) place.offset += start;
 
+  struct stat there{};
+  if (::stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    fail(ErrorCode::kInvalidArgument, path_, ": is not a regular file and will not be replaced by one");
+  }
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) fail_write(errno);
   try {

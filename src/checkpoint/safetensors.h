@@ -70,7 +70,7 @@ class SafetensorsWriter {
   };
 
   // Creates the temporary file, reserves its full size and writes the header. Throws Error(kInvalidArgument) when that
-  // is not possible, on a full disk for instance.
+  // is not possible, on a full disk for instance, or when something that is no regular file has the path.
   SafetensorsWriter(std::string path, std::vector<Tensor> tensors,
                     const std::map<std::string, std::string>& metadata = {});
   SafetensorsWriter(const SafetensorsWriter&) = delete;

@@ -234,6 +234,9 @@ TEST(SafetensorsWriter, AnUnfinishedFileLeavesNothing) {
 }
 
 TEST(SafetensorsWriter, NamesThePathThatCannotBeWritten) {
+  const TemporaryDirectory directory;
+  expect_error(ErrorCode::kInvalidArgument, {directory.path().string(), "not a regular file"},
+               [&] { SafetensorsWriter(directory.path().string(), {{"a", DType::kF32, {1}}}); });
   expect_error(ErrorCode::kInvalidArgument, {"/nowhere/out.safetensors", "4 bytes", "No such file"},
                [] { SafetensorsWriter("/nowhere/out.safetensors", {{"a", DType::kF32, {1}}}); });
 }

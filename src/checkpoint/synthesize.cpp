@@ -159,9 +159,16 @@ void run_tasks(const std::vector<Task>& tasks, const RandomWeights& weights, int
   std::vector<std::jthread> pool;
   pool.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i) pool.emplace_back(work);
-  std::unique_lock lock(mutex);
-  while (!finished.wait_for(lock, std::chrono::milliseconds(200), [&] { return running == 0; })) progress(done);
-  lock.unlock();
+  const auto all_done = [&] {
+    std::unique_lock lock(mutex);
+    return finished.wait_for(lock, std::chrono::milliseconds(200), [&] { return running == 0; });
+  };
+  try {
+    while (!all_done()) progress(done);
+  } catch (...) {
+    next = tasks.size();  // the workers end with what they have in hand
+    throw;
+  }
   pool.clear();
   if (error) std::rethrow_exception(error);
   progress(done);

@@ -16,7 +16,8 @@ struct SynthesizeOptions {
   int threads = 0;      // 0: one per CPU
   // Number of compressed ids of a tokenizer.json (spec/model.md 8.1), for engram_compressed_vocab_size. Required.
   std::function<int64_t(const std::string& tokenizer_path)> compressed_vocab_size;
-  // Called now and then with the payload bytes written so far and in all; may be empty.
+  // Called now and then with the payload bytes written so far and in all; may be empty. An exception from it ends the
+  // work, removes unfinished shards and is passed on.
   std::function<void(int64_t done, int64_t total)> progress;
 };
 

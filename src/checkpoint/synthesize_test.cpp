@@ -175,6 +175,14 @@ TEST(Synthesize, RefusesWhatItCannotDo) {
                [&] { synthesize_checkpoint(options); });
 }
 
+TEST(Synthesize, ProgressMayEndTheWork) {
+  const TemporaryDirectory directory;
+  SynthesizeOptions options = nano_options(directory.path().string());
+  options.progress = [](int64_t, int64_t) { fail(ErrorCode::kUnsupported, "enough"); };
+  expect_error(ErrorCode::kUnsupported, {"enough"}, [&] { synthesize_checkpoint(options); });
+  EXPECT_EQ(contents(directory).size(), 1u);  // tokenizer.json
+}
+
 TEST(Synthesize, ForceReplacesACheckpointAndLeavesOtherFiles) {
   const TemporaryDirectory directory;
   SynthesizeOptions options = nano_options(directory.path().string());

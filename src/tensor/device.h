@@ -39,7 +39,8 @@ class Device {
   virtual std::unique_ptr<Event> record() = 0;
 };
 
-// Host memory; work is done when the call returns. Memory is 2 MiB-aligned and advised to use huge pages when large.
+// Host memory; work is done when the call returns. Allocations start on a page; large ones are advised to use huge
+// pages.
 std::unique_ptr<Device> make_cpu_device();
 
 }  // namespace folio

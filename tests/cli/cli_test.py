@@ -166,6 +166,43 @@ class CommandLine(unittest.TestCase):
             self.assertIn("--", done.stdout)
         self.assertIn("=128", folio("run", "--help").stdout)
 
+    def test_lost_output_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            for arguments in (["inspect", self.model], ["run", "--model", self.model, "--prompt", "a", "--max-tokens", "3"],
+                              ["tokenize", "--model", self.model, "--text", "a"]):
+                done = subprocess.run([FOLIO, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("cannot write standard output", done.stderr)
+
+    def test_files_may_be_pipes(self):
+        done = folio("run", "--model", self.model, "--prompt-file", "/dev/stdin", "--max-tokens", 3, "--json",
+                     input="the world")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["tokens"],
+                         self.run_json("--prompt", "the world", "--max-tokens", 3)["tokens"])
+
+    # -- make-checkpoint ------------------------------------------------------------------------------
+
+    def test_make_checkpoint_bad_input(self):
+        make = ["make-checkpoint", "--out", self.path("unmade"), "--seed"]
+        for seed in ("-1", "1.5", "99999999999999999999999", "many"):
+            self.refused(*make[:-1], "--seed=" + seed, says=["--seed", seed, "whole number"])
+        self.assertFalse(os.path.exists(self.path("unmade")))
+
+    def test_interrupted_work_leaves_nothing(self):
+        ids = self.path("many", "5 " * 4096)
+        out = self.path("interrupted")
+        os.mkdir(out)
+        for arguments in (["make-checkpoint", "--preset", "bench-cpu", "--threads", "1", "--out", out],
+                          ["logits", "--model", self.model, "--isa", "ref", "--chunk", "8", "--tokens-file", ids, "--out",
+                           os.path.join(out, "x.safetensors")]):
+            process = subprocess.Popen([FOLIO, *arguments], stderr=subprocess.PIPE)
+            time.sleep(0.7)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, err)
+            self.assertEqual([name for name in os.listdir(out) if "safetensors" in name], [])
+
     # -- logits ---------------------------------------------------------------------------------------
 
     def logits(self, name, *arguments):
