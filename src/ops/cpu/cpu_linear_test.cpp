@@ -115,5 +115,53 @@ TEST(CpuLinear, ZeroBlocksMayHaveAnyScale) {
   }
 }
 
+// The experts' exact path: one projection of one expert with scales that no kernel can fold.
+TEST(CpuExperts, ExtremeScalesOfOneExpert) {
+  const int64_t rows = 9, hidden = 64, inner = 96;
+  for (int projection : {0, 1, 2}) {
+    for (int scale : {0, 40, 210}) {
+      Data data(7);
+      std::vector<ExpertViews> routed;
+      for (int e = 0; e < 3; ++e) {
+        routed.push_back({data.fp4(inner, hidden), data.fp4(inner, hidden), data.fp4(hidden, inner)});
+      }
+      const ExpertViews shared = {data.fp8(inner, hidden, -12), data.fp8(inner, hidden, -12),
+                                  data.fp8(hidden, inner, -12)};
+      const WeightViews* views[] = {&routed[1].w1, &routed[1].w3, &routed[1].w2};
+      data.bytes(views[projection]->scale)[5] = static_cast<std::byte>(scale);
+      const std::vector<bf16> x = data.activations(rows * hidden, scale > 127 ? 1e-4f : 1.0f);
+      std::vector<int32_t> ids;
+      for (int64_t r = 0; r < rows; ++r) {
+        ids.push_back(r % 2 == 0 ? 0 : 1);
+        ids.push_back(2);
+      }
+      const std::vector<float> weights(ids.size(), 0.5f);
+      const auto run = [&](Ops& ops) {
+        OpsLimits limits;
+        limits.max_rows = rows;
+        limits.hidden = hidden;
+        limits.expert_inner = inner;
+        limits.max_experts = 3;
+        limits.max_topk_experts = 2;
+        ops.reserve(limits);
+        const WeightHandle experts = ops.prepare_experts(routed, shared);
+        std::vector<bf16> y(x.size());
+        ops.experts({experts.get(), x.data(), ids.data(), weights.data(), rows, 2, 10.0f, y.data()});
+        return y;
+      };
+      const std::vector<bf16> expected = run(*make_reference_ops());
+      for (const std::string& isa : test_isas()) {
+        const std::vector<bf16> y = run(*make_cpu_ops({isa, 2}));
+        for (size_t i = 0; i < y.size(); ++i) {
+          const float a = to_float(expected[i]), b = to_float(y[i]);
+          if (std::isnan(a) && std::isnan(b)) continue;
+          EXPECT_TRUE(a == b || std::fabs(a - b) <= 0.02f * std::fabs(a) + 1e-3f)
+              << isa << " projection " << projection << " scale " << scale << ": " << a << " " << b;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace folio

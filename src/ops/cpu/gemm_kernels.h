@@ -54,6 +54,9 @@ struct WeightGroup {
       codes[n] = reinterpret_cast<const uint8_t*>(args.weights) + o * D::row_bytes(args.in);
       scales[n] = args.scales + (args.format == Format::kFp8 ? o / 32 : o) * args.scale_stride;
     }
+    if constexpr (!D::kSharedScale) {
+      for (int n = 0; n < kGroup; ++n) __builtin_prefetch(scales[n] + kPrefetchGroups * kGroup * args.scale_stride);
+    }
     const int64_t later = output + kPrefetchGroups * kGroup, end = args.first + args.count;
     ahead = (later - output) * D::row_bytes(args.in);
     if (later >= end && args.next != nullptr) {

@@ -26,7 +26,10 @@ constexpr int kMaxScale = 190;
 // Packed activations: rows of `packed_columns(in)` operands in the order in which the kernels decode a format, zeros
 // behind the end.
 constexpr int64_t kPackColumns = 128;
-constexpr int64_t packed_columns(int64_t in) { return (in + kPackColumns - 1) / kPackColumns * kPackColumns; }
+// Inlined even without optimisation: see the top of this file.
+[[gnu::always_inline]] constexpr int64_t packed_columns(int64_t in) {
+  return (in + kPackColumns - 1) / kPackColumns * kPackColumns;
+}
 
 struct PackArgs {
   Format format;
