@@ -413,9 +413,12 @@ void add_bench_ops(CLI::App& bench) {
       bench.add_subcommand("ops",
                            "Measure the CPU ops at the shapes of the bench-cpu preset, as fractions of the "
                            "machine's bandwidth and arithmetic");
-  command->add_option("--isa", flags->isa, "scalar, avx2 or avx512bf16 (default: the best there is)");
-  command->add_option("--threads", flags->threads, "Threads (0 = all processors)");
-  command->add_option("--only", flags->only, "Only ops whose name begins like this");
+  command->add_option("--isa", flags->isa, "CPU kernels: avx512bf16, avx2, scalar (default: the best there is)")
+      ->type_name("NAME");
+  command->add_option("--threads", flags->threads, "CPU threads; 0: one per CPU")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--only", flags->only, "Only ops whose name begins like this")->type_name("NAME");
   command->add_flag("--json", flags->json, "One JSON object");
   command->callback([flags] { run_bench_ops(*flags); });
 }

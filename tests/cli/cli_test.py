@@ -131,6 +131,7 @@ class CommandLine(unittest.TestCase):
         self.refused(*run, "--prompt", "a", "--frobnicate", says="--frobnicate")
         self.refused("run", "--model", self.path("nowhere"), "--prompt", "a", says="nowhere")
         self.refused("run", "--model", "/dev/null", "--prompt", "a", says="/dev/null")
+        self.refused("bench", "ops", "--threads=-1", says="--threads")
         self.refused("frobnicate", says="frobnicate")
         self.refused(says="subcommand")
 
