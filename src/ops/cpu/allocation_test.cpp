@@ -20,6 +20,11 @@ void* operator new(size_t bytes) {
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
+// Also the one that does not throw: all must match operator delete.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  ++g_allocations;
+  return std::malloc(bytes > 0 ? bytes : 1);  // NOLINT(cppcoreguidelines-no-malloc)
+}
 void operator delete(void* memory) noexcept { std::free(memory); }          // NOLINT(cppcoreguidelines-no-malloc)
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }  // NOLINT(cppcoreguidelines-no-malloc)
 

@@ -12,13 +12,27 @@
 
 namespace folio::cpu::FOLIO_ISA {
 
+// A sum of a few terms as if it were rounded once: every addition's error is kept and added at the end. The streams are
+// rounded to bf16 twice a layer, and a flip there moves everything behind it, so these sums are worth the care.
+struct ExactSum {
+  F total, error;
+
+  explicit ExactSum(F first) : total(first), error(zero()) {}
+  void operator+=(F term) {
+    const F next = add(total, term), taken = sub(next, total);
+    error = add(error, add(sub(total, sub(next, taken)), sub(term, taken)));
+    total = next;
+  }
+  F rounded() const { return add(total, error); }
+};
+
 inline void collapse(const CollapseArgs& args) {
   for (int64_t d = 0; d < args.hidden; d += kLanes) {
-    F sum = zero();
-    for (int64_t s = 0; s < args.streams; ++s) {
-      sum = fma(splat(args.mix[s]), load_bf16_up_to(args.x + s * args.hidden, d, args.hidden), sum);
+    ExactSum sum(mul(splat(args.mix[0]), load_bf16_up_to(args.x, d, args.hidden)));
+    for (int64_t s = 1; s < args.streams; ++s) {
+      sum += mul(splat(args.mix[s]), load_bf16_up_to(args.x + s * args.hidden, d, args.hidden));
     }
-    store_bf16_up_to(args.out, sum, d, args.hidden);
+    store_bf16_up_to(args.out, sum.rounded(), d, args.hidden);
   }
 }
 
@@ -29,9 +43,10 @@ inline void expand_streams(const ExpandArgs& args) {
     for (int s = 0; s < S; ++s) x[s] = load_bf16_up_to(args.x + s * args.hidden, d, args.hidden);
     const F y = load_bf16_up_to(args.y, d, args.hidden);
     for (int j = 0; j < S; ++j) {
-      F sum = mul(splat(args.comb[j]), x[0]);
-      for (int i = 1; i < S; ++i) sum = fma(splat(args.comb[i * S + j]), x[i], sum);
-      store_bf16_up_to(args.x + j * args.hidden, fma(splat(args.post[j]), y, sum), d, args.hidden);
+      ExactSum carried(mul(splat(args.comb[j]), x[0]));
+      for (int i = 1; i < S; ++i) carried += mul(splat(args.comb[i * S + j]), x[i]);
+      const F out = add(mul(splat(args.post[j]), y), carried.rounded());
+      store_bf16_up_to(args.x + j * args.hidden, out, d, args.hidden);
     }
   }
 }
