@@ -7,7 +7,6 @@
 
 namespace folio {
 
-void add_batch(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_fuzz(CLI::App& app);
 void add_logits(CLI::App& app);
@@ -16,5 +15,6 @@ void add_inspect(CLI::App& app);
 void add_run(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_detokenize(CLI::App& app);
+void add_validate(CLI::App& app);
 
 }  // namespace folio

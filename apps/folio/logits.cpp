@@ -25,7 +25,18 @@ struct Flags {
   std::string out;
   std::vector<int32_t> chunks = {512};
   std::string image;
+  int64_t decoder_tail = 0;
+  std::string resume;
   bool trace = false;
+};
+
+// Which positions run (spec runtime 4): those before `hit` have run exactly and left their entries; then the request
+// starts again at `start`, and the decoder layers run from `decoder_start` on. Without replay all three are 0.
+struct Plan {
+  int64_t hit = 0;
+  int64_t start = 0;
+  int64_t decoder_start = 0;
+  int64_t first_logits() const { return std::max(start, decoder_start); }
 };
 
 // Collects what a trace puts, rows of all chunks under one key.
@@ -68,12 +79,30 @@ std::pair<int64_t, int64_t> parse_range(const std::string& text, int64_t length)
   return {first, end};
 }
 
+Plan make_plan(const Flags& flags, int64_t length) {
+  Plan plan;
+  if (!flags.resume.empty()) {
+    long long hit = 0, start = 0;
+    char rest = 0;
+    if (std::sscanf(flags.resume.c_str(), "%lld:%lld%c", &hit, &start, &rest) != 2 || start < 0 || start > hit ||
+        hit >= length || start % 2 != 0) {
+      fail(ErrorCode::kInvalidArgument, "--resume ", flags.resume, ": give HIT:START with 0 <= START <= HIT < ", length,
+           ", the number of tokens, and START even, as entries may stand for two tokens");
+    }
+    plan.hit = hit;
+    plan.start = start;
+  }
+  if (flags.decoder_tail > 0) plan.decoder_start = std::max<int64_t>(0, length - flags.decoder_tail);
+  return plan;
+}
+
 // Row r of a source's flat index_scores is scores[offsets[r] : offsets[r + 1]].
-void put_index_offsets(const ModelRunner& runner, int64_t length, TraceFile& trace) {
+void put_index_offsets(const ModelRunner& runner, const Plan& plan, int64_t length, TraceFile& trace) {
   for (const int layer : runner.config().index_source_layer_ids) {
+    const int64_t first = layer < runner.topology().first_decoder_layer ? plan.start : plan.first_logits();
     std::vector<int64_t> offsets = {0};
-    for (int64_t p = 0; p < length; ++p) offsets.push_back(offsets.back() + (p + 1) / runner.config().ratio(layer));
-    trace.put(concat("layers.", layer, ".index_offsets"), DType::kI64, {length + 1}, offsets.data());
+    for (int64_t p = first; p < length; ++p) offsets.push_back(offsets.back() + (p + 1) / runner.config().ratio(layer));
+    trace.put(concat("layers.", layer, ".index_offsets"), DType::kI64, {std::ssize(offsets)}, offsets.data());
   }
 }
 
@@ -83,6 +112,7 @@ void logits(const Flags& flags) {
   const auto length = std::ssize(tokens);
   if (length == 0) fail(ErrorCode::kInvalidArgument, flags.tokens_file, " holds no token ids");
   const auto [image_first, image_end] = parse_range(flags.image, length);
+  const Plan plan = make_plan(flags, length);
 
   RunnerOptions options = runner_options(flags.model);
   options.max_rows =
@@ -101,7 +131,7 @@ void logits(const Flags& flags) {
   const int64_t vocab = runner.config().vocab_size;
   const std::map<std::string, std::string> metadata = {
       {"model", files.checkpoint.dir()}, {"ops", runner.ops_name()}, {"cache", runner.geometry().identity()}};
-  std::vector<SafetensorsWriter::Tensor> tensors = {{"logits", DType::kF32, {length, vocab}},
+  std::vector<SafetensorsWriter::Tensor> tensors = {{"logits", DType::kF32, {length - plan.first_logits(), vocab}},
                                                     {"tokens", DType::kI32, {length}}};
   TraceFile trace;
   std::vector<float> rows;                    // of a trace, whose tensors are known at the end only
@@ -109,35 +139,58 @@ void logits(const Flags& flags) {
   if (!flags.trace) writer = std::make_unique<SafetensorsWriter>(flags.out, tensors, metadata);
 
   Sequence sequence(runner);
+  sequence.skip_to(length);  // its pages, for both passes
   StepBuilder& builder = runner.builder();
   const bool progress = isatty(STDERR_FILENO) != 0;
   catch_interrupts();
-  for (size_t chunk = 0; sequence.position() < length;) {
-    check_interrupt();
-    const int64_t first = sequence.position();
-    const int64_t count = std::min<int64_t>(flags.chunks[chunk], length - first);
-    if (chunk + 1 < flags.chunks.size()) ++chunk;
-    builder.clear();
-    sequence.begin_span(count);
-    for (int64_t p = first; p < first + count; ++p) {
-      builder.add_row({.value = tokens[static_cast<size_t>(p)]}, p >= image_first && p < image_end);
-      builder.add_head_row();
+  const auto in_image = [&](int64_t p) { return p >= image_first && p < image_end; };
+  // Positions begin .. end-1 in chunks, those from decoder_start on in all layers.
+  const auto run = [&](int64_t begin, int64_t end, RequestSpan span, bool logits_wanted) {
+    for (int64_t lag = 0; lag < std::min<int64_t>(kMaxEngramHistory, begin); ++lag) {
+      const int64_t p = begin - 1 - lag;
+      span.history[lag] = in_image(p) ? -1 : tokens[static_cast<size_t>(p)];
     }
-    const float* out = runner.run(flags.trace ? &trace : nullptr).logits;
-    if (writer) {
-      writer->write("logits", std::span(out, static_cast<size_t>(count * vocab)),
-                    first * vocab * dtype_size(DType::kF32));
-    } else {
-      rows.insert(rows.end(), out, out + count * vocab);
+    span.slot = sequence.slot();
+    span.restart = 1;
+    span.start = static_cast<int32_t>(begin);
+    for (size_t chunk = 0; begin < end;) {
+      check_interrupt();
+      const int64_t count = std::min<int64_t>(flags.chunks[chunk], end - begin);
+      if (chunk + 1 < flags.chunks.size()) ++chunk;
+      builder.clear();
+      builder.add_request(span, sequence.pages());
+      span.restart = 0;
+      int64_t heads = 0;
+      for (int64_t p = begin; p < begin + count; ++p) {
+        const bool decoder = p >= span.decoder_start;
+        builder.add_row({.value = tokens[static_cast<size_t>(p)]}, in_image(p), decoder);
+        if (!decoder || !logits_wanted) continue;
+        builder.add_head_row();
+        ++heads;
+      }
+      const float* out = runner.run(flags.trace && logits_wanted ? &trace : nullptr).logits;
+      if (writer && heads > 0) {
+        writer->write("logits", std::span(out, static_cast<size_t>(heads * vocab)),
+                      (begin + count - heads - plan.first_logits()) * vocab * dtype_size(DType::kF32));
+      } else if (heads > 0) {
+        rows.insert(rows.end(), out, out + heads * vocab);
+      }
+      begin += count;
+      if (!progress) continue;
+      std::fprintf(stderr, "\r%lld of %lld tokens", static_cast<long long>(begin), static_cast<long long>(length));
     }
-    if (progress)
-      std::fprintf(stderr, "\r%lld of %lld tokens", static_cast<long long>(first + count),
-                   static_cast<long long>(length));
-  }
+  };
+  // What the request that leaves the prefix runs past the last entries is nobody's business.
+  if (plan.hit > 0) run(0, plan.hit, {.decoder_start = static_cast<int32_t>(length)}, false);
+  run(plan.start, length,
+      {.window_floor = static_cast<int32_t>(plan.start),
+       .decoder_start = static_cast<int32_t>(plan.decoder_start),
+       .write_from = static_cast<int32_t>(plan.hit)},
+      true);
   if (progress) std::fputc('\n', stderr);
 
   if (flags.trace) {
-    put_index_offsets(runner, length, trace);
+    put_index_offsets(runner, plan, length, trace);
     if (!files.compressed.empty()) {
       trace.put("token_map", DType::kI32, {vocab}, files.compressed.data());
     }
@@ -163,7 +216,10 @@ void add_logits(CLI::App& app) {
   CLI::App* command = app.add_subcommand("logits", "Write teacher-forced logits, and intermediates with --trace");
   command->footer(
       "Writes a safetensors file: `logits` F32 [tokens, vocab], `tokens` I32, and with --trace the intermediates of "
-      "every layer under the keys of tools/oracle/README.md. Chunk sizes change no bit of the result.");
+      "every layer under the keys of tools/oracle/README.md. Chunk sizes change no bit of the result. --decoder-tail "
+      "and "
+      "--resume run the two bounded replays, as tools/oracle/golden.py does under the same names; `logits` then begins "
+      "at the first position that all layers run.");
   const auto flags = std::make_shared<Flags>();
   command->add_option("--tokens-file", flags->tokens_file, "Token ids, separated by white space or commas")
       ->type_name("FILE")
@@ -174,6 +230,16 @@ void add_logits(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--image", flags->image, "Positions A..B-1 are inside an image span")->type_name("A:B");
+  command
+      ->add_option("--decoder-tail", flags->decoder_tail,
+                   "Decoder bounded replay: layers past the last KV owner run the last N positions only; 0: all")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 30));
+  command
+      ->add_option(
+          "--resume", flags->resume,
+          "Encoder bounded replay: the first HIT positions are in the cache, and the run starts again at START")
+      ->type_name("HIT:START");
   command->add_flag("--trace", flags->trace, "Write intermediates too");
   add_model_flags(*command, flags->model);
   command->callback([flags] { logits(*flags); });

@@ -42,7 +42,6 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(44);
   app.option_defaults()->always_capture_default();
-  folio::add_batch(app);
   folio::add_bench(app);
   folio::add_fuzz(app);
   folio::add_logits(app);
@@ -51,6 +50,7 @@ int main(int argc, char** argv) {
   folio::add_run(app);
   folio::add_tokenize(app);
   folio::add_detokenize(app);
+  folio::add_validate(app);
 
   try {
     if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {

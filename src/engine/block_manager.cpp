@@ -126,6 +126,7 @@ bool BlockManager::fork(const RequestState& parent, RequestState& child) {
   child.decoder_start = parent.decoder_start;
   child.window_floor = parent.window_floor;
   child.write_from = parent.write_from;
+  child.restart = parent.restart;  // of a prompt of one token nothing has run yet
   child.chain = parent.chain;
   child.published = full;
   child.hashes.extend(child.tokens);
@@ -151,24 +152,28 @@ int64_t BlockManager::cut(const RequestState& state, int64_t begin, int64_t end)
   return transfer_->cut(state.rungs, begin, end, std::ssize(state.tokens));
 }
 
-void BlockManager::computed(RequestState& state, int64_t end, bool decoding, bool current) {
+void BlockManager::computed(RequestState& state, int64_t end) {
   if (!config_.prefix_cache) return;
   const int64_t block = geometry_.inputs().block_size;
   state.hashes.extend(state.tokens);
   for (; state.published < std::min(end / block, state.hashes.size()); ++state.published) {
     const int32_t page = state.pages[static_cast<size_t>(state.published)];
-    if (!pages_.published(page)) {
-      const auto result = index_.publish(state.hashes, state.tokens, state.chain, state.published, page);
-      if (watcher_ != nullptr && result.canonical == page) watcher_->published(state, state.published, page);
-    }
+    if (pages_.published(page)) continue;
+    const auto result = index_.publish(state.hashes, state.tokens, state.chain, state.published, page);
+    if (watcher_ != nullptr && result.canonical == page) watcher_->published(state, state.published, page);
   }
-  if (!current || end % block != 0 || end / block > state.hashes.size()) return;
-  if (!transfer_->keep(state.rungs, end, decoding)) return;
-  const BlockHash& prefix = state.hashes.prefix(state.chain, end);
-  if (!index_.contains(prefix)) return;
-  const bool exact = *state.decoder_start == 0;
-  if (const auto image = images_.begin_store({.prefix = prefix, .exact = exact})) copies_.store(*image, state.slot);
-  state.rungs.passed(end);
+}
+
+void BlockManager::keep_image(RequestState& state) {
+  const int64_t block = geometry_.inputs().block_size, position = state.computed;
+  if (!config_.prefix_cache || position % block != 0 || position == state.rungs.last_kept) return;
+  state.hashes.extend(state.tokens);
+  if (position / block > state.hashes.size()) return;
+  if (!transfer_->keep(state.rungs, position, position > state.prompt_length())) return;
+  // The prefix itself may be published a step later; an image is never found before it.
+  const ImageKey key{.prefix = state.hashes.prefix(state.chain, position), .exact = *state.decoder_start == 0};
+  if (const auto image = images_.begin_store(key)) copies_.store(*image, state.slot);
+  state.rungs.passed(position);
 }
 
 void BlockManager::release(RequestState& state) {

@@ -49,9 +49,11 @@ class BlockManager {
 
   // The end of a prefill chunk of the request, cut for an image.
   int64_t cut(const RequestState& state, int64_t begin, int64_t end);
-  // The rows before `end` have run and their ids are known: publishes full pages, keeps an image where it is worth one.
-  // `current`: the slot stands at `end`, so that its image would be right.
-  void computed(RequestState& state, int64_t end, bool decoding, bool current);
+  // The rows before `end` have run and their ids are known: publishes full pages.
+  void computed(RequestState& state, int64_t end);
+  // Between two steps: keeps an image of a running request's state where it is worth one. The copy runs behind the
+  // steps that have been enqueued and before the next, so that it does not matter how many are in flight.
+  void keep_image(RequestState& state);
 
   // Takes everything away. What is published stays findable.
   void release(RequestState& state);
@@ -71,6 +73,8 @@ class BlockManager {
   bool idle() const;
   // Forgets all published prefixes and boundary images.
   void clear_cache();
+  // Forgets the boundary images alone.
+  void clear_images() { images_.clear(); }
   // Null: nobody. Must outlive the manager or be taken away.
   void watch(BlockWatcher* watcher) { watcher_ = watcher; }
 

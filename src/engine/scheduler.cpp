@@ -76,6 +76,7 @@ void Scheduler::erase_finished() {
 ScheduledStep Scheduler::schedule() {
   reap_cancelled();
   erase_finished();
+  for (RequestState* state : running_) blocks_.keep_image(*state);
   ScheduledStep step;
   int64_t budget = config_.max_num_batched_tokens;
   if (config_.mix_prefill_and_decode) {
@@ -250,8 +251,7 @@ void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const 
     }
     // Before the sample: it may end the request, whose pages are then for others.
     if (state.status == RequestStatus::kRunning) {
-      const int64_t end = span.begin + span.rows;
-      blocks_.computed(state, end, span.begin >= state.prompt_length(), state.computed == end);
+      blocks_.computed(state, span.begin + span.rows);
     }
     if (span.samples) {
       --state.in_flight;

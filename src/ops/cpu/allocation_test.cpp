@@ -1,12 +1,4 @@
-// Nothing is allocated inside an op (ops.h): counts calls of operator new around whole ops. Sanitizers have an operator
-// new of their own, so the test is not there.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define FOLIO_OWN_ALLOCATOR 1
-#endif
-#endif
-#ifndef FOLIO_OWN_ALLOCATOR
-
+// Nothing is allocated inside an op (ops.h): counts calls of operator new around whole ops.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -132,5 +124,3 @@ TEST(CpuOps, AllocateNothingInside) {
 
 }  // namespace
 }  // namespace folio
-
-#endif  // FOLIO_OWN_ALLOCATOR
