@@ -201,8 +201,10 @@ class Bench {
     if (!wanted("experts")) return;
     constexpr int64_t kLayers = 3;
     std::vector<WeightHandle> weights;
+    weights.reserve(kLayers);
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       std::vector<ExpertViews> routed;
+      routed.reserve(kExperts);
       for (int32_t e = 0; e < kExperts; ++e) {
         routed.push_back({data_.fp4(kInner, kHidden), data_.fp4(kInner, kHidden), data_.fp4(kHidden, kInner)});
       }

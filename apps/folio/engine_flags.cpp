@@ -45,19 +45,21 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
                 "Prefill runs the decoder layers for the last window of a prompt only (default: on). Answers to longer "
                 "prompts are close to those without, not equal")
       ->group(group);
-  command
-      .add_flag(
-          "--encoder-swa-bounded-replay,!--no-encoder-swa-bounded-replay", flags.encoder_replay,
-          "A prefix hit rebuilds the window state from one PAGE (default: on if PAGEs are as long as the "
-          "window). Answers behind such a hit are close to those without, not equal; off: from kept images, equal")
-      ->group(group);
+  flags.encoder_replay_option =
+      command
+          .add_flag(
+              "--encoder-swa-bounded-replay,!--no-encoder-swa-bounded-replay", flags.encoder_replay,
+              "A prefix hit rebuilds the window state from one PAGE (default: on if PAGEs are as long as the "
+              "window). Answers behind such a hit are close to those without, not equal; off: from kept images, equal")
+          ->group(group);
   command.add_flag("--exact", flags.exact, "Answers equal those of a full prefill: no bounded replay, images instead")
       ->group(group);
 }
 
 EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const Config& config) {
   EngineSetup setup{.runner = runner_options(model), .engine = flags.config};
-  if (flags.exact && flags.encoder_replay.value_or(false)) {
+  const bool asked = flags.encoder_replay_option->count() > 0;
+  if (flags.exact && asked && flags.encoder_replay) {
     fail(ErrorCode::kInvalidArgument, "--exact and --encoder-swa-bounded-replay exclude each other: leave one out");
   }
   setup.runner.max_model_len = context_length(config, flags.max_model_len);
@@ -65,8 +67,9 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
   setup.runner.max_head_rows = flags.config.max_num_seqs;
   setup.engine.max_num_batched_tokens = setup.runner.max_rows;
   setup.engine.decoder_replay = flags.decoder_replay && !flags.exact;
-  const bool possible = !replay_refusal(make_geometry(setup.runner, config));
-  setup.engine.encoder_replay = !flags.exact && flags.encoder_replay.value_or(possible);
+  // Unasked it gives way where it cannot work; asked for it is refused there, by check_setup.
+  setup.engine.encoder_replay =
+      flags.encoder_replay && !flags.exact && (asked || !replay_refusal(make_geometry(setup.runner, config)));
   return setup;
 }
 

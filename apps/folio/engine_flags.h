@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/App.hpp>
-#include <optional>
 
 #include "engine/engine_config.h"
 #include "model_flags.h"
@@ -13,7 +12,8 @@ struct EngineFlags {
   int64_t max_model_len = 0;  // 0: the model's limit
   EngineConfig config;
   bool decoder_replay = true;
-  std::optional<bool> encoder_replay;  // not given: on if PAGEs are long enough for it
+  bool encoder_replay = true;
+  CLI::Option* encoder_replay_option = nullptr;  // not given: on if PAGEs are long enough for it
   bool exact = false;
 };
 

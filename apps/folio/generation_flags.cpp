@@ -43,7 +43,8 @@ nlohmann::ordered_json replay_json(const Usage& usage) {
   nlohmann::ordered_json plans = nlohmann::ordered_json::array();
   bool decoder = false;
   for (const ReplayPlan& plan : usage.plans) {
-    plans.push_back({{"start", plan.start}, {"resume", plan.resume}, {"decoder_start", plan.decoder_start}});
+    plans.push_back(
+        {{"start", plan.start}, {"resume", plan.resume}, {"decoder_start", plan.decoder_start}, {"known", plan.known}});
     decoder = decoder || plan.decoder_start > 0;
   }
   return {{"decoder", decoder}, {"encoder", usage.encoder_replay}, {"plans", std::move(plans)}};

@@ -20,7 +20,7 @@ struct GenerationFlags {
 void add_generation_flags(CLI::App& command, GenerationFlags& flags);
 
 // What was replayed for an answer and where its runs began: {"decoder", "encoder", "plans": [{"start", "resume",
-// "decoder_start"}]} (docs/adr/0009).
+// "decoder_start", "known"}]} (docs/adr/0009).
 nlohmann::ordered_json replay_json(const Usage& usage);
 
 }  // namespace folio

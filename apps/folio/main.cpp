@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(44);
   app.option_defaults()->always_capture_default();
+  folio::add_batch(app);
   folio::add_bench(app);
   folio::add_fuzz(app);
   folio::add_logits(app);

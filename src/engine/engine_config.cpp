@@ -9,7 +9,8 @@ EngineConfig resolve(EngineConfig config, const Config& model, const Topology& t
   std::string reasons;
   const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
   if (config.decoder_replay && decoder_replay_refusal(model, topology)) config.decoder_replay = false;
-  if (config.encoder_replay && config.prefix_cache) {
+  if (!config.prefix_cache) config.encoder_replay = false;
+  if (config.encoder_replay) {
     if (const auto refusal = replay_refusal(geometry)) refuse(*refusal);
   }
   if (config.max_num_seqs < 1) refuse(concat("--max-num-seqs ", config.max_num_seqs, " must be at least 1"));

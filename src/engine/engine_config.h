@@ -21,8 +21,8 @@ struct EngineConfig {
   bool poison = false;  // for tests: pages and slots hold NaN patterns at first and from when they are free again
 };
 
-// The configuration as it acts: decoder replay is off where the model has no use for it. Throws Error(kInvalidArgument)
-// with every reason why it cannot work for such a model and layout.
+// The configuration as it acts: decoder replay is off where the model has no use for it, encoder replay without a
+// prefix cache. Throws Error(kInvalidArgument) with every reason why it cannot work for such a model and layout.
 EngineConfig resolve(EngineConfig config, const Config& model, const Topology& topology, const Geometry& geometry);
 
 }  // namespace folio

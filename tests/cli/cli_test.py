@@ -6,50 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-FOLIO = os.environ["FOLIO"]
+from command import FOLIO, CommandTest, folio
 
 
-def folio(*arguments, **keywords):
-    keywords.setdefault("timeout", 300)
-    return subprocess.run([FOLIO, *map(str, arguments)], capture_output=True, text=True, errors="replace", **keywords)
-
-
-class CommandLine(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.scratch = tempfile.TemporaryDirectory()
-        cls.model = os.path.join(cls.scratch.name, "nano")
-        made = folio("make-checkpoint", "--preset", "nano", "--seed", 3, "--out", cls.model)
-        assert made.returncode == 0, made.stderr
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.scratch.cleanup()
-
-    def path(self, name, content=None):
-        path = os.path.join(self.scratch.name, name)
-        if content is not None:
-            with open(path, "w") as f:
-                f.write(content)
-        return path
-
-    def run_json(self, *arguments):
-        done = folio("run", "--model", self.model, "--json", *arguments)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
-
-    def refused(self, *arguments, says, status=2, **keywords):
-        done = folio(*arguments, **keywords)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        lines = [line for line in done.stderr.splitlines() if not line.startswith("folio: no --model given")]
-        self.assertEqual(len(lines), 1, done.stderr)
-        for part in says if isinstance(says, (list, tuple)) else [says]:
-            self.assertIn(part, lines[0])
-
+class CommandLine(CommandTest):
     # -- run ------------------------------------------------------------------------------------------
 
     def test_run_json(self):
@@ -85,6 +48,40 @@ class CommandLine(unittest.TestCase):
                                           "--ignore-eos")["tokens"]
         self.assertEqual(draw(1), draw(1))
         self.assertNotEqual(draw(1), draw(2))
+
+    def test_replay_plan(self):
+        prompt = ["--tokens", ",".join(str(3 + i * 7 % 500) for i in range(150)), "--max-tokens", 6, "--ignore-eos"]
+        window = 16
+        plan = lambda start, known=150: {"start": 0, "resume": 0, "decoder_start": start, "known": known}
+        default = self.run_json(*prompt)
+        self.assertEqual(default["replay"], {"decoder": True, "encoder": False, "plans": [plan(150 - window)]})
+        for exact in (["--exact"], ["--no-decoder-swa-bounded-replay"], ["--exact", "--block-size", 16]):
+            answer = self.run_json(*prompt, *exact)
+            self.assertEqual(answer["replay"], {"decoder": False, "encoder": False, "plans": [plan(0)]}, exact)
+        # A prompt within the window loses nothing.
+        short = ["--tokens", "5,6,7,8", "--max-tokens", 6, "--ignore-eos"]
+        self.assertEqual(self.run_json(*short)["replay"]["plans"], [plan(0, 4)])
+        self.assertEqual(self.run_json(*short)["tokens"], self.run_json(*short, "--exact")["tokens"])
+
+    def test_encoder_replay_needs_a_window_in_a_page(self):
+        model = self.path("slots")  # its window is 32 tokens
+        self.assertEqual(folio("make-checkpoint", "--preset", "slots", "--out", model).returncode, 0)
+        run = ["run", "--model", model, "--prompt", "a", "--max-tokens", 2, "--block-size", 16]
+        self.refused(*run, "--encoder-swa-bounded-replay", says=["--block-size 16", "at least 31"])
+        for unasked in ([], ["--no-encoder-swa-bounded-replay"], ["--encoder-swa-bounded-replay", "--no-prefix-cache"]):
+            done = folio(*run, *unasked)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_engine_flags_change_nothing(self):
+        base = ["--tokens", ",".join(str(3 + i * 7 % 500) for i in range(150)), "--max-tokens", 12, "--ignore-eos"]
+        expected = self.run_json(*base)["tokens"]
+        for extra in (["--no-prefix-cache"], ["--max-num-seqs", 1], ["--long-prefill-token-threshold", 20],
+                      ["--no-encoder-swa-bounded-replay", "--state-checkpoint-interval-tokens", 128],
+                      ["--enable_prefix_caching"]):
+            self.assertEqual(self.run_json(*base, *extra)["tokens"], expected, extra)
+        exact = self.run_json(*base, "--exact")["tokens"]
+        for extra in (["--max-num-batched-tokens", 7], ["--block-size", 16], ["--long-prefill-token-threshold", 20]):
+            self.assertEqual(self.run_json(*base, "--exact", *extra)["tokens"], exact, extra)
 
     def test_narrow_filters_are_greedy(self):
         base = ["--prompt", "a", "--max-tokens", 12, "--ignore-eos"]
@@ -128,6 +125,10 @@ class CommandLine(unittest.TestCase):
         self.refused(*run, "--prompt", "a", "--memory-budget", "1M", says=["--memory-budget", "GiB"], status=1)
         self.refused(*run, "--prompt", "a", "--top-p", 1.5, says="--top-p")
         self.refused(*run, "--prompt", "a", "--stop", "", says="stop")
+        self.refused(*run, "--prompt", "a", "--max-num-seqs", 0, says="--max-num-seqs")
+        self.refused(*run, "--prompt", "a", "--max-num-batched-tokens", 1, says="--max-num-batched-tokens 1")
+        self.refused(*run, "--prompt", "a", "--long-prefill-token-threshold", -1, says="threshold")
+        self.refused(*run, "--prompt", "a", "--exact", "--encoder-swa-bounded-replay", says="--exact")
         self.refused(*run, "--prompt", "a", "--frobnicate", says="--frobnicate")
         self.refused("run", "--model", self.path("nowhere"), "--prompt", "a", says="nowhere")
         self.refused("run", "--model", "/dev/null", "--prompt", "a", says="/dev/null")
@@ -161,7 +162,7 @@ class CommandLine(unittest.TestCase):
         self.refused("run", "--prompt", "a", says="XDG_CACHE_HOME", env=environment)
 
     def test_help_has_defaults(self):
-        for command in ("run", "logits", "make-checkpoint", "inspect", "tokenize", "detokenize", "bench"):
+        for command in ("run", "batch", "logits", "make-checkpoint", "inspect", "tokenize", "detokenize", "bench"):
             done = folio(command, "--help")
             self.assertEqual(done.returncode, 0, command)
             self.assertIn("--", done.stdout)

@@ -153,9 +153,7 @@ inline void add_values(const AttendArgsOfRow& args, const AttendState& state, co
     const Values::Probability* p = state.probabilities + head * kAttendChunk;
     F acc[H][Values::kAccs];
     for (int h = 0; h < H; ++h) {
-      for (int a = 0; a < Values::kAccs; ++a) {
-        acc[h][a] = mul(load(totals + h * args.dim + a * kLanes), splat(state.rescale[head + h]));
-      }
+      for (int a = 0; a < Values::kAccs; ++a) acc[h][a] = zero();
     }
     for (int64_t s = 0; s < steps; ++s) {
       typename Values::Operand v[Values::kAccs];
@@ -166,8 +164,13 @@ inline void add_values(const AttendArgsOfRow& args, const AttendState& state, co
         for (int a = 0; a < Values::kAccs; ++a) acc[h][a] = Values::dot(acc[h][a], v[a], weight);
       }
     }
+    // The chunk's sum first, then the older ones: the error does not grow with every row of the list.
     for (int h = 0; h < H; ++h) {
-      for (int a = 0; a < Values::kAccs; ++a) store(totals + h * args.dim + a * kLanes, acc[h][a]);
+      const F rescale = splat(state.rescale[head + h]);
+      for (int a = 0; a < Values::kAccs; ++a) {
+        float* total = totals + h * args.dim + a * kLanes;
+        store(total, add(mul(load(total), rescale), acc[h][a]));
+      }
     }
   }
 }

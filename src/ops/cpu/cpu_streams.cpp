@@ -1,6 +1,6 @@
 // Ops that work row by row: residual streams, rotation, routing, Engram, and the rows that go into the caches. Bound by
 // memory bandwidth or by latency; what matters is that they keep out of the way.
-#include <xmmintrin.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,14 +19,16 @@ constexpr int64_t kMixRows = 6;             // rows that meet the projection of 
 
 int64_t rows_per_task(int64_t elements_per_row) { return std::max<int64_t>(1, kSerialElements / elements_per_row); }
 
-// Four streams: the Sinkhorn iterations on the rows of comb as vectors. Every sum adds its four terms in ascending
-// order.
+// Four streams: the Sinkhorn iterations on the rows of comb as vectors. Sums are taken in double and rounded once, as
+// the reference takes them: twenty iterations carry on what one of them loses.
 void sinkhorn4(float* c, int32_t iterations, float eps) {
   __m128 r[4];
   for (int i = 0; i < 4; ++i) r[i] = _mm_loadu_ps(c + 4 * i);
   const __m128 e = _mm_set1_ps(eps);
   const auto divide = [&](__m128 bias) {
-    const __m128 sum = _mm_add_ps(_mm_add_ps(_mm_add_ps(_mm_add_ps(r[0], r[1]), r[2]), r[3]), bias);
+    __m256d total = _mm256_cvtps_pd(r[0]);
+    for (int i = 1; i < 4; ++i) total = _mm256_add_pd(total, _mm256_cvtps_pd(r[i]));
+    const __m128 sum = _mm_add_ps(_mm256_cvtpd_ps(total), bias);
     for (__m128& row : r) row = _mm_div_ps(row, sum);
   };
   // The softmax of each row, then eps.
@@ -47,9 +49,9 @@ void sinkhorn4(float* c, int32_t iterations, float eps) {
 // The same for any number of streams.
 void sinkhorn(float* c, int32_t n, int32_t iterations, float eps) {
   const auto divide = [&](int32_t from, int32_t step, float bias) {
-    float sum = 0;
-    for (int32_t j = 0; j < n; ++j) sum += c[from + j * step];
-    for (int32_t j = 0; j < n; ++j) c[from + j * step] /= sum + bias;
+    double sum = 0;
+    for (int32_t j = 0; j < n; ++j) sum += static_cast<double>(c[from + j * step]);
+    for (int32_t j = 0; j < n; ++j) c[from + j * step] /= static_cast<float>(sum) + bias;
   };
   for (int32_t i = 0; i < n; ++i) divide(i * n, 1, 0.0f);
   for (int32_t i = 0; i < n * n; ++i) c[i] += eps;
@@ -73,8 +75,8 @@ void CpuOps::finish_mix(const HyperMixArgs& args, int64_t row, const float* m) c
   const int32_t s = args.num_streams;
   const float *scale = host(args.scale).floats, *base = host(args.base).floats;
   const int64_t width = s * args.hidden;
-  const float mean = kernels_.sum_squares(bits_of(args.streams) + row * width, width) / static_cast<float>(width);
-  const float norm = 1.0f / std::sqrt(mean + args.norm_eps);
+  const float mean = kernels_.mean_square(bits_of(args.streams) + row * width, width);
+  const float norm = scalar::rsqrt(mean + args.norm_eps);
   for (int32_t i = 0; i < s; ++i) {
     args.pre[row * s + i] = scalar::sigmoid(m[i] * norm * scale[0] + base[i]) + args.hc_eps;
     args.post[row * s + i] = 2.0f * scalar::sigmoid(m[s + i] * norm * scale[1] + base[s + i]);

@@ -320,54 +320,6 @@ inline void gemm(const GemmArgs& args) {
   }
 }
 
-// ---- fp32 weights
-
-constexpr int64_t kMixAhead = 512;  // elements: rows are many pages long, and each page starts cold
-
-template <int R>
-inline void mix_group(const MixArgs& args, int64_t r0, int64_t output) {
-  const int64_t last = args.first + args.count - 1;
-  const float* w[kGroup];
-  for (int n = 0; n < kGroup; ++n) w[n] = args.fn + (output + n < last ? output + n : last) * args.width;
-  const uint16_t* x = args.x + r0 * args.width;
-  F acc[R][kGroup];
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < kGroup; ++n) acc[r][n] = zero();
-  }
-  for (int64_t k = 0; k < args.width; k += kLanes) {
-    const bool whole = args.width - k >= kLanes;
-    F a[R];
-    for (int r = 0; r < R; ++r) {
-      const uint16_t* p = x + r * args.width + k;
-      a[r] = whole ? load_bf16(p) : load_bf16_part(p, args.width - k);
-    }
-#pragma GCC unroll 8
-    for (int n = 0; n < kGroup; ++n) {
-      __builtin_prefetch(w[n] + k + kMixAhead);
-      const F b = whole ? load(w[n] + k) : load_part(w[n] + k, args.width - k);
-      for (int r = 0; r < R; ++r) acc[r][n] = fma(b, a[r], acc[r][n]);
-    }
-  }
-  const int64_t left = args.first + args.count - output;
-  for (int r = 0; r < R; ++r) {
-    store_group(args.out + (r0 + r) * args.out_stride + output, sum_group(acc[r]), left < kGroup ? left : kGroup);
-  }
-}
-
-inline void mix(const MixArgs& args) {
-  for (int64_t r = 0; r < args.rows;) {
-    const int64_t set = args.rows - r >= kRows ? kRows : 1;
-    for (int64_t output = args.first; output < args.first + args.count; output += kGroup) {
-      if (set == kRows) {
-        mix_group<kRows>(args, r, output);
-      } else {
-        mix_group<1>(args, r, output);
-      }
-    }
-    r += set;
-  }
-}
-
 // ---- scratch
 
 constexpr int64_t scratch_bytes_for(int64_t in, int64_t elem_bytes) {

@@ -196,7 +196,7 @@ struct Kernels {
   void (*accumulate)(const uint16_t* y, int64_t n, float* acc);
   void (*accumulate_last)(const uint16_t* y, const float* acc, int64_t n, uint16_t* out);
 
-  float (*sum_squares)(const uint16_t* x, int64_t n);
+  float (*mean_square)(const uint16_t* x, int64_t n);
   void (*collapse)(const CollapseArgs& args);
   void (*expand)(const ExpandArgs& args);
   float (*inject)(const InjectArgs& args);

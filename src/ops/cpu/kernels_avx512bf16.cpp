@@ -27,7 +27,7 @@ const Kernels& avx512bf16_kernels() {
       .swiglu = isa::swiglu,
       .accumulate = isa::accumulate,
       .accumulate_last = isa::accumulate_last,
-      .sum_squares = isa::sum_squares,
+      .mean_square = isa::mean_square,
       .collapse = isa::collapse,
       .expand = isa::expand,
       .inject = isa::inject,

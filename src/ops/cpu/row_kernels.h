@@ -90,26 +90,27 @@ inline void unpack(Format format, const std::byte* packed, int64_t in, float* ou
   }
 }
 
-// Sum of x[i]^2.
-inline float sum_squares(const uint16_t* x, int64_t n) {
-  F a = zero(), b = zero();
+// Mean of x[i]^2. Like every sum that scales a whole row (norms, mixes, gates) it is taken in double and rounded once:
+// an ulp of such a scale flips the rounding of some elements of every row, and these sums cost little beside products.
+inline float mean_square(const uint16_t* x, int64_t n) {
+  W a = wide_zero(), b = wide_zero();
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    const F u = load_bf16(x + i), v = load_bf16(x + i + kLanes);
+    const W u = widen(load_bf16(x + i)), v = widen(load_bf16(x + i + kLanes));
     a = fma(u, u, a);
     b = fma(v, v, b);
   }
   for (; i < n; i += kLanes) {
-    const F u = load_bf16_up_to(x, i, n);
+    const W u = widen(load_bf16_up_to(x, i, n));
     a = fma(u, u, a);
   }
-  return sum(add(a, b));
+  return static_cast<float>(sum(add(a, b)) / static_cast<double>(n));
 }
 
-inline float inverse_root(float x) { return 1.0f / __builtin_sqrtf(x); }
+inline float inverse_root(float x) { return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(x))); }
 
 inline void norm(const NormArgs& args) {
-  const float mean = sum_squares(args.x, args.cols) / static_cast<float>(args.cols);
+  const float mean = mean_square(args.x, args.cols);
   const F scale = splat(inverse_root(mean + args.eps));
   for (int64_t i = 0; i < args.cols; i += kLanes) {
     const F y = mul(load_up_to(args.weight, i, args.cols), mul(load_bf16_up_to(args.x, i, args.cols), scale));

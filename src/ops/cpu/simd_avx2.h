@@ -24,6 +24,23 @@ inline F sub(F a, F b) { return _mm256_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm256_mul_ps(a, b); }
 inline F div(F a, F b) { return _mm256_div_ps(a, b); }
 inline F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+
+// The lanes of an F in double.
+struct W {
+  __m256d low, high;
+};
+inline W wide_zero() { return {_mm256_setzero_pd(), _mm256_setzero_pd()}; }
+inline W widen(F x) {
+  return {_mm256_cvtps_pd(_mm256_castps256_ps128(x)), _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1))};
+}
+inline W fma(W a, W b, W c) { return {_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)}; }
+inline W add(W a, W b) { return {_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)}; }
+inline double sum(W x) {
+  double lanes[4], total = 0;
+  _mm256_storeu_pd(lanes, _mm256_add_pd(x.low, x.high));
+  for (const double lane : lanes) total += lane;
+  return total;
+}
 // The second operand where one is NaN.
 inline F max(F a, F b) { return _mm256_max_ps(a, b); }
 inline F min(F a, F b) { return _mm256_min_ps(a, b); }

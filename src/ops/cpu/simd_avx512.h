@@ -24,6 +24,24 @@ inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
 inline F div(F a, F b) { return _mm512_div_ps(a, b); }
 inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+
+// The lanes of an F in double.
+struct W {
+  __m512d low, high;
+};
+inline W wide_zero() { return {_mm512_setzero_pd(), _mm512_setzero_pd()}; }
+inline W widen(F x) {
+  return {_mm512_cvtps_pd(_mm512_castps512_ps256(x)),
+          _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)))};
+}
+inline W fma(W a, W b, W c) { return {_mm512_fmadd_pd(a.low, b.low, c.low), _mm512_fmadd_pd(a.high, b.high, c.high)}; }
+inline W add(W a, W b) { return {_mm512_add_pd(a.low, b.low), _mm512_add_pd(a.high, b.high)}; }
+inline double sum(W x) {
+  double lanes[8], total = 0;
+  _mm512_storeu_pd(lanes, _mm512_add_pd(x.low, x.high));
+  for (const double lane : lanes) total += lane;
+  return total;
+}
 // The second operand where one is NaN.
 inline F max(F a, F b) { return _mm512_max_ps(a, b); }
 inline F min(F a, F b) { return _mm512_min_ps(a, b); }

@@ -71,6 +71,32 @@ inline F fma(F a, F b, F c) {
   for (int i = 0; i < kLanes; ++i) y.lane[i] = __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]);
   return y;
 }
+
+// The lanes of an F in double, added like the AVX2 ones.
+struct W {
+  double lane[kLanes];
+};
+inline W wide_zero() { return {}; }
+inline W widen(F x) {
+  W y;
+  for (int i = 0; i < kLanes; ++i) y.lane[i] = static_cast<double>(x.lane[i]);
+  return y;
+}
+inline W fma(W a, W b, W c) {
+  W y;
+  for (int i = 0; i < kLanes; ++i) y.lane[i] = __builtin_fma(a.lane[i], b.lane[i], c.lane[i]);
+  return y;
+}
+inline W add(W a, W b) {
+  W y;
+  for (int i = 0; i < kLanes; ++i) y.lane[i] = a.lane[i] + b.lane[i];
+  return y;
+}
+inline double sum(W x) {
+  double total = 0;
+  for (int i = 0; i < kLanes / 2; ++i) total += x.lane[i] + x.lane[i + kLanes / 2];
+  return total;
+}
 // The second operand where one is NaN.
 inline F max(F a, F b) {
   return each(a, b, [](float x, float y) { return x > y ? x : y; });

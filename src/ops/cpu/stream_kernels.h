@@ -72,18 +72,62 @@ inline void expand(const ExpandArgs& args) {
   }
 }
 
+// ---- mixes: fp32 weights
+
+constexpr int64_t kMixAhead = 512;          // elements: rows are many pages long, and each page starts cold
+constexpr int kMixRows = 3, kMixGroup = 4;  // 24 vectors of sums in double with AVX-512
+
+// Sums in double: what a mix is off by moves every element of the streams.
+template <int R>
+inline void mix_group(const MixArgs& args, int64_t r0, int64_t output) {
+  const int64_t last = args.first + args.count - 1;
+  const float* w[kMixGroup];
+  for (int n = 0; n < kMixGroup; ++n) w[n] = args.fn + (output + n < last ? output + n : last) * args.width;
+  const uint16_t* x = args.x + r0 * args.width;
+  W acc[R][kMixGroup];
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < kMixGroup; ++n) acc[r][n] = wide_zero();
+  }
+  for (int64_t k = 0; k < args.width; k += kLanes) {
+    W a[R];
+    for (int r = 0; r < R; ++r) a[r] = widen(load_bf16_up_to(x + r * args.width, k, args.width));
+#pragma GCC unroll 4
+    for (int n = 0; n < kMixGroup; ++n) {
+      __builtin_prefetch(w[n] + k + kMixAhead);
+      const W b = widen(load_up_to(w[n], k, args.width));
+      for (int r = 0; r < R; ++r) acc[r][n] = fma(b, a[r], acc[r][n]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    float* out = args.out + (r0 + r) * args.out_stride + output;
+    for (int n = 0; n < kMixGroup && output + n <= last; ++n) out[n] = static_cast<float>(sum(acc[r][n]));
+  }
+}
+
+inline void mix(const MixArgs& args) {
+  for (int64_t r = 0; r < args.rows;) {
+    const int64_t set = args.rows - r >= kMixRows ? kMixRows : 1;
+    for (int64_t output = args.first; output < args.first + args.count; output += kMixGroup) {
+      if (set == kMixRows) {
+        mix_group<kMixRows>(args, r, output);
+      } else {
+        mix_group<1>(args, r, output);
+      }
+    }
+    r += set;
+  }
+}
+
 inline float inject(const InjectArgs& args) {
-  F dots = zero(), xx = zero(), kk = zero();
+  W dots = wide_zero();
   for (int64_t d = 0; d < args.hidden; d += kLanes) {
     const F x = load_bf16_up_to(args.x, d, args.hidden), k = load_bf16_up_to(args.key, d, args.hidden);
     const F weight = mul(load_up_to(args.q_weight, d, args.hidden), load_up_to(args.k_weight, d, args.hidden));
-    dots = fma(mul(x, weight), k, dots);
-    xx = fma(x, x, xx);
-    kk = fma(k, k, kk);
+    dots = add(dots, widen(mul(mul(x, weight), k)));
   }
-  const auto n = static_cast<float>(args.hidden);
-  const float norm = inverse_root(sum(xx) / n + args.eps) * inverse_root(sum(kk) / n + args.eps);
-  const float dot = sum(dots) * norm * args.dot_scale;
+  const float norm = inverse_root(mean_square(args.x, args.hidden) + args.eps) *
+                     inverse_root(mean_square(args.key, args.hidden) + args.eps);
+  const float dot = static_cast<float>(sum(dots)) * norm * args.dot_scale;
   const float size = __builtin_fabsf(dot);
   const float root = __builtin_sqrtf(size > 1e-6f || size != size ? size : 1e-6f);
   float lanes[kLanes];
