@@ -34,7 +34,7 @@ CASES = [dict(zip(FIELDS, row)) for row in (
     ("mini-2", "mini", 2, "folio", 64, None, 0.10, False),
     ("heads-1", "heads", 1, "folio", 160, None, 0.028, False),
     ("heads-1-short", "heads", 1, "oracle", 40, None, 0.02, False),
-    ("slots-1", "slots", 1, "oracle", 400, None, 0.046, False),
+    ("slots-1", "slots", 1, "oracle", 400, None, 0.044, False),
 )]
 
 
