@@ -351,7 +351,8 @@ class Bench {
     plane.scales_offset = 128 * plane.code_stride;
     plane.page_stride = 128 * (plane.code_stride + plane.scale_stride);
     const auto pages = static_cast<int32_t>((keys + rows) / 128 + 1);
-    plane.base = data_.bytes(pages * plane.page_stride, 0x7777777777777777ull);
+    // Scale bytes near 0x77, codes of all magnitudes.
+    plane.base = data_.bytes(pages * plane.page_stride, 0x0707070707070707ull, 0x7070707070707070ull);
     std::vector<int32_t> table, position, request(static_cast<size_t>(rows), 0);
     for (int32_t p = 0; p < pages; ++p) table.push_back(p);
     for (int32_t r = 0; r < count; ++r) position.push_back(static_cast<int32_t>(keys - rows) + r);

@@ -22,6 +22,8 @@ bool has_kernel(const IndexSelectArgs& args) {
 
 void pad(int32_t* out, int64_t count, int64_t width) { std::fill(out + count, out + width, -1); }
 
+}  // namespace
+
 // Which entries of a row compete, in ascending order: all visible ones, or those in its candidate blocks.
 struct Competitors {
   int64_t visible;
@@ -29,6 +31,7 @@ struct Competitors {
   const int32_t* blocks = nullptr;
   int64_t size = 0;
 
+  explicit Competitors(int64_t all_visible) : visible(all_visible), count(all_visible) {}
   Competitors(const IndexSelectArgs& args, int32_t row) : visible(args.rows.visible(row, args.ratio)), count(visible) {
     if (args.role != CandidateRole::kRead) return;
     blocks = args.candidates + static_cast<int64_t>(row) * args.candidate_blocks;
@@ -40,26 +43,34 @@ struct Competitors {
   }
   // Only the last block can be cut short.
   int64_t entry(int64_t i) const { return blocks != nullptr ? blocks[i / size] * size + i % size : i; }
+  // How many competitors from i on are neighbours.
+  int64_t run(int64_t i) const { return blocks != nullptr ? size - i % size : visible - i; }
 };
 
-}  // namespace
-
-// Scores of entries entry(begin) .. entry(end - 1) of one row, to out[begin .. end).
-template <typename Entry>
-void CpuOps::score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query, const Entry& entry,
-                        int64_t begin, int64_t end, uint16_t* out) const {
+// Scores of competitors [begin, end) of one row, to out[begin .. end).
+void CpuOps::score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query,
+                        const Competitors& competitors, int64_t begin, int64_t end, uint16_t* out) const {
+  const PagedRows& keys = args.keys;
   const int32_t* table =
       args.rows.page_tables + static_cast<int64_t>(args.rows.request[row]) * args.rows.page_table_stride;
   const uint8_t* codes[kBatch];
   const uint8_t* scales[kBatch];
   for (int64_t at = begin; at < end; at += kBatch) {
     const int64_t n = std::min(kBatch, end - at);
-    for (int64_t i = 0; i < n; ++i) {
-      const RowAddress key = args.keys.at(table, entry(at + i));
-      codes[i] = reinterpret_cast<const uint8_t*>(key.codes);
-      scales[i] = reinterpret_cast<const uint8_t*>(key.scales);
+    // By runs of neighbours in a page: the divisions of an address cost as much as a score.
+    for (int64_t i = 0; i < n;) {
+      const int64_t entry = competitors.entry(at + i);
+      const int64_t in_page = keys.rows_per_page - entry % keys.rows_per_page;
+      const int64_t stop = i + std::min({n - i, competitors.run(at + i), in_page});
+      const RowAddress first = keys.at(table, entry);
+      const auto* code = reinterpret_cast<const uint8_t*>(first.codes);
+      const auto* scale = reinterpret_cast<const uint8_t*>(first.scales);
+      for (; i < stop; ++i, code += keys.code_stride, scale += keys.scale_stride) {
+        codes[i] = code;
+        scales[i] = scale;
+      }
     }
-    kernels_.index_score({query, args.heads, args.keys.dim, codes, scales, n, out + at});
+    kernels_.index_score({query, args.heads, keys.dim, codes, scales, n, out + at});
   }
 }
 
@@ -120,10 +131,9 @@ void CpuOps::index_select(const IndexSelectArgs& args) {
                           args.keys.dim, scratch.index_query});
   };
   // For traces: the scores of everything visible.
-  const auto all = [](int64_t i) { return i; };
   const auto trace = [&](int32_t row, const ThreadScratch& scratch) {
-    score_keys(args, row, scratch.index_query, all, 0, args.rows.visible(row, args.ratio),
-               bits_of(args.scores) + row * args.scores_stride);
+    const Competitors all(args.rows.visible(row, args.ratio));
+    score_keys(args, row, scratch.index_query, all, 0, all.count, bits_of(args.scores) + row * args.scores_stride);
   };
 
   const int32_t queries = args.queries();
@@ -136,9 +146,7 @@ void CpuOps::index_select(const IndexSelectArgs& args) {
       pack(query, scratch);
       if (args.scores != nullptr) trace(row, scratch);
       const Competitors competitors(args, row);
-      score_keys(
-          args, row, scratch.index_query, [&](int64_t k) { return competitors.entry(k); }, 0, competitors.count,
-          scratch.scores);
+      score_keys(args, row, scratch.index_query, competitors, 0, competitors.count, scratch.scores);
       select_scored(args, row, scratch);
     });
     return;
@@ -151,8 +159,7 @@ void CpuOps::index_select(const IndexSelectArgs& args) {
     if (args.scores != nullptr) trace(row, scratch);
     const Competitors competitors(args, row);
     pool_.parallel_for(competitors.count, kPart, [&](int64_t begin, int64_t end, int) {
-      score_keys(
-          args, row, scratch.index_query, [&](int64_t i) { return competitors.entry(i); }, begin, end, scratch.scores);
+      score_keys(args, row, scratch.index_query, competitors, begin, end, scratch.scores);
     });
     select_scored(args, row, scratch);
   }

@@ -64,6 +64,8 @@ struct TileOutput {
 inline const uint16_t* bits_of(const bf16* x) { return reinterpret_cast<const uint16_t*>(x); }
 inline uint16_t* bits_of(bf16* x) { return reinterpret_cast<uint16_t*>(x); }
 
+struct Competitors;  // cpu_index.cpp
+
 class CpuOps final : public ReferenceOps {
  public:
   explicit CpuOps(const CpuOptions& options);
@@ -185,9 +187,8 @@ class CpuOps final : public ReferenceOps {
   void attend_rows(const AttendArgs& args, int64_t groups);
   void attend_together(const AttendArgs& args, int32_t query);
 
-  template <typename Entry>
-  void score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query, const Entry& entry, int64_t begin,
-                  int64_t end, uint16_t* out) const;
+  void score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query, const Competitors& competitors,
+                  int64_t begin, int64_t end, uint16_t* out) const;
   bool select_all(const IndexSelectArgs& args, int32_t row) const;
   void select_scored(const IndexSelectArgs& args, int32_t row, const ThreadScratch& scratch) const;
   void write_candidates(const IndexSelectArgs& args, int32_t row, const uint16_t* ordered, int64_t visible,

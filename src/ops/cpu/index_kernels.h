@@ -90,6 +90,39 @@ inline F round_score(F x) {
   return from_bits(iand(rounded, isplat(-0x10000)));
 }
 
+// bf(relu(bf(q . k)) * w) of kLanes keys for H heads from h on.
+template <int B, int H>
+inline void head_terms(const KeyColumns<4 * B>& keys, const F (&key_scales)[B], const IndexQueryView& view, int64_t h,
+                       F (&terms)[H]) {
+  F d[H];
+  for (int i = 0; i < H; ++i) d[i] = zero();
+#pragma GCC unroll 8
+  for (int b = 0; b < B; ++b) {
+    I even[H], odd[H];
+    for (int i = 0; i < H; ++i) even[i] = odd[i] = isplat(0);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+#pragma GCC unroll 2
+      for (int i = 0; i < H; ++i) {
+        const int32_t* query = view.codes + (h + i) * 8 * B + 8 * b;
+        even[i] = keys.dot(even[i], keys.even[4 * b + c], query[c]);
+        odd[i] = keys.dot(odd[i], keys.odd[4 * b + c], query[4 + c]);
+      }
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < H; ++i) {
+      const int64_t at = (h + i) * B + b;
+      const I dot = iadd(iadd(keys.finish(even[i]), keys.finish(odd[i])), isplat(view.bias[at]));
+      d[i] = fma(mul(to_float(dot), key_scales[b]), splat(view.scales[at]), d[i]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < H; ++i) {
+    const F relu = max(zero(), round_score(d[i]));
+    terms[i] = round_score(mul(relu, splat(view.weights[h + i])));
+  }
+}
+
 // kLanes keys; B blocks of 32 columns.
 template <int B>
 inline void score_lanes(const IndexScoreArgs& args, const IndexQueryView& view, const uint8_t* const* codes,
@@ -105,23 +138,18 @@ inline void score_lanes(const IndexScoreArgs& args, const IndexQueryView& view, 
     // 2^-127 for byte 0.
     key_scales[b] = from_bits(imax(shl<23>(lanes), isplat(0x00400000)));
   }
+  // Two heads at a time: one head is a long chain of dependent instructions.
   F total = zero();
-  for (int64_t h = 0; h < args.heads; ++h) {
-    const int32_t* query = view.codes + h * 8 * B;
-    F d = zero();
-#pragma GCC unroll 8
-    for (int b = 0; b < B; ++b) {
-      I even = isplat(0), odd = isplat(0);
-#pragma GCC unroll 4
-      for (int c = 0; c < 4; ++c) {
-        even = keys.dot(even, keys.even[4 * b + c], query[8 * b + c]);
-        odd = keys.dot(odd, keys.odd[4 * b + c], query[8 * b + 4 + c]);
-      }
-      const I dot = iadd(iadd(keys.finish(even), keys.finish(odd)), isplat(view.bias[h * B + b]));
-      d = fma(mul(to_float(dot), key_scales[b]), splat(view.scales[h * B + b]), d);
-    }
-    const F relu = max(zero(), round_score(d));
-    total = add(total, round_score(mul(relu, splat(view.weights[h]))));
+  int64_t h = 0;
+  for (; h + 2 <= args.heads; h += 2) {
+    F terms[2];
+    head_terms<B, 2>(keys, key_scales, view, h, terms);
+    total = add(add(total, terms[0]), terms[1]);
+  }
+  if (h < args.heads) {
+    F terms[1];
+    head_terms<B, 1>(keys, key_scales, view, h, terms);
+    total = add(total, terms[0]);
   }
   score = total;
 }
