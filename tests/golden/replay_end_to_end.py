@@ -4,8 +4,9 @@
 
 For a few golden checkpoints, every kind of replay and the fastest backend and the reference:
 
-- the logits lie within 1.5 times the noise floor of the oracle's, as without replay (end_to_end.py);
-- they are those of a replay: further from the oracle's full prefill than from its replay, where the two differ;
+- the logits lie within 1.5 times the noise floor of the oracle's, as without replay (end_to_end.py). The floor is that of
+  a whole prompt; over the fewer rows of a tail one row that a rounding has flipped weighs more, as the square root;
+- on the reference, which rounds as the oracle does, they are those of a replay and not of the full prefill;
 - chunk sizes, page sizes and stored formats change no bit.
 """
 
@@ -67,7 +68,8 @@ def main():
                 want = logits_of(oracle + flags).astype(np.float64)
                 for isa in ([], ["--isa", "ref"]):
                     got = logits_of(folio + flags + isa)
-                    failures, distance, apart, limit = [], float("nan"), float("nan"), 1.5 * case["floor"]
+                    failures, distance, apart = [], float("nan"), float("nan")
+                    limit = 1.5 * case["floor"] * (1 if isa else max(1, case["tokens"] / len(want)) ** 0.5)
                     if got.shape != want.shape:
                         failures.append(f"{got.shape} logits, the oracle has {want.shape}")
                     else:
@@ -77,21 +79,22 @@ def main():
                             failures.append(f"relative L2 {distance:.4f} is above {limit:.3f}")
                         if flags[-1].endswith(":0") and apart > 0:
                             failures.append("the oracle's resume at 0 is not its full prefill")
-                        if apart > 4 * case["floor"]:
-                            near = float(np.linalg.norm(got - full[-len(want):]) / np.linalg.norm(want))
-                            if near < distance:
-                                failures.append("nearer to the full prefill than to the replay")
+                        if isa and apart > 0 and not distance < apart / 4:
+                            failures.append("cannot be told from the full prefill")
                     for variant in [] if isa else VARIANTS:
                         other = logits_of(folio + flags + variant)
                         if not np.array_equal(other.view(np.uint32), got.view(np.uint32)):
                             failures.append(f"{' '.join(variant)} changes bits of the logits")
                     label = f"{name} {' '.join(flags)} {'ref' if isa else 'default'}"
-                    print(f"{label}: relative L2 {distance:.4f}, limit {limit:.3f}; full prefill at {apart:.4f}", flush=True)
+                    equal = int(np.all(got == want, axis=1).sum()) if got.shape == want.shape else 0
+                    print(f"{label}: relative L2 {distance:.4f}, limit {limit:.3f}, {equal} of {len(want)} rows equal to "
+                          f"the bit; full prefill at {apart:.4f}", flush=True)
                     for failure in failures:
                         failed = True
                         print(f"FAILED {label}: {failure}", flush=True)
                     results.append({"case": name, "flags": flags, "backend": "ref" if isa else "default",
                                     "relative_l2": distance, "limit": limit, "full_prefill": apart,
+                                    "equal_rows": equal, "rows": len(want),
                                     "failures": failures})
     if args.report:
         args.report.write_text(json.dumps(results, indent=1) + "\n")
