@@ -78,7 +78,9 @@ class Collector final : public Sink {
  public:
   Collector(Results& results, std::shared_ptr<const Source> source, int32_t choices)
       : results_(results), source_(std::move(source)), tokens_(static_cast<size_t>(choices)) {}
-  void on_token(int32_t choice, int32_t id, float) override { tokens_[static_cast<size_t>(choice)].push_back(id); }
+  void on_token(int32_t choice, const TokenOutput& token) override {
+    tokens_[static_cast<size_t>(choice)].push_back(token.id);
+  }
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) override {
     results_.push({.source = source_,
                    .choice = choice,

@@ -116,9 +116,7 @@ BatchRequest batch_request(const json& line, const GenerationFlags& defaults, co
   BatchRequest batch{.request = std::make_shared<Request>(), .stops = read_stops(line, defaults.stops)};
   Request& request = *batch.request;
   request.prompt = read_prompt(line, tokenizer);
-  request.sampling = defaults.sampling;
-  request.max_tokens = defaults.max_tokens;
-  request.ignore_eos = defaults.ignore_eos;
+  apply_generation_flags(defaults, request);
   read(line, "max_tokens", "an integer", is_int, [&](const json& j) { request.max_tokens = j.get<int64_t>(); });
   read_number(line, "temperature", request.sampling.temperature);
   read_number(line, "top_p", request.sampling.top_p);

@@ -36,7 +36,7 @@ constexpr int kInterruptedStatus = 130;
 // Counts tokens and remembers when the first came.
 class Counter final : public Sink {
  public:
-  void on_token(int32_t, int32_t, float) override {
+  void on_token(int32_t, const TokenOutput&) override {
     if (tokens++ == 0) first = now_seconds();
   }
   void on_finish(int32_t, FinishReason reason, const Usage& the_usage, const std::string& message) override {

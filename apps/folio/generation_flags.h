@@ -15,9 +15,17 @@ struct GenerationFlags {
   int64_t max_tokens = 128;
   std::vector<std::string> stops;
   bool ignore_eos = false;
+  std::vector<std::string> logit_bias;  // ID:DELTA
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  int64_t min_tokens = 0;
 };
 
 void add_generation_flags(CLI::App& command, GenerationFlags& flags);
+
+// Hands all flags but the stop strings to a request. Throws Error(kInvalidArgument) for a malformed --logit-bias.
+void apply_generation_flags(const GenerationFlags& flags, Request& request);
 
 // What was replayed for an answer and where its runs began: {"decoder", "encoder", "plans": [{"start", "resume",
 // "decoder_start", "known"}]} (docs/adr/0009).

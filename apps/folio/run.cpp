@@ -33,6 +33,7 @@ struct Flags {
   std::string prompt, prompt_file, tokens;
   CLI::Option* prompt_option = nullptr;
   CLI::Option* prompt_file_option = nullptr;
+  int32_t logprobs = 0;
   bool json = false;
 };
 
@@ -51,11 +52,12 @@ class Answer final : public Sink {
     bool finished = false;
   };
 
-  void on_token(int32_t, int32_t id, float) override {
+  void on_token(int32_t, const TokenOutput& token) override {
     const std::lock_guard lock(mutex_);
+    logprobs_.push_back({.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}});
     last_token_ = now_seconds();
     if (first_token_ == 0) first_token_ = last_token_;
-    news_.tokens.push_back(id);
+    news_.tokens.push_back(token.id);
     changed_.notify_one();
   }
   void on_prefill(int32_t, int64_t done) override {
@@ -83,7 +85,14 @@ class Answer final : public Sink {
     return news;
   }
 
+  struct Logprob {
+    int32_t id = 0;
+    float logprob = 0;
+    std::vector<TopLogprob> top;
+  };
+
   // When it is finished.
+  const std::vector<Logprob>& logprobs() const { return logprobs_; }
   FinishReason reason() const { return reason_; }
   const Usage& usage() const { return usage_; }
   const std::string& message() const { return message_; }
@@ -94,6 +103,7 @@ class Answer final : public Sink {
   std::mutex mutex_;
   std::condition_variable changed_;
   News news_;
+  std::vector<Logprob> logprobs_;
   int64_t seen_ = 0;
   FinishReason reason_ = FinishReason::kAbort;
   Usage usage_;
@@ -101,10 +111,22 @@ class Answer final : public Sink {
   double first_token_ = 0, last_token_ = 0;
 };
 
+// [{"id", "logprob", "top": [{"id", "logprob"}]}] of the tokens.
+nlohmann::ordered_json logprobs_json(const std::vector<Answer::Logprob>& logprobs) {
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
+  for (const Answer::Logprob& token : logprobs) {
+    nlohmann::ordered_json top = nlohmann::ordered_json::array();
+    for (const TopLogprob& t : token.top) top.push_back({{"id", t.id}, {"logprob", t.logprob}});
+    tokens.push_back({{"id", token.id}, {"logprob", token.logprob}, {"top", std::move(top)}});
+  }
+  return tokens;
+}
+
 // What became of the request, for people and for programs.
 struct Report {
   std::string text;
   std::vector<int32_t> tokens;
+  nlohmann::ordered_json logprobs;  // null: not asked for
   FinishReason finish = FinishReason::kAbort;
   Usage usage;
   double load_seconds = 0;
@@ -119,20 +141,21 @@ struct Report {
   double decode_rate() const { return rate(usage.completion_tokens - 1, decode_seconds); }
 
   void print_json() const {
-    const nlohmann::ordered_json report = {{"text", text},
-                                           {"tokens", tokens},
-                                           {"finish_reason", finish_reason_name(finish)},
-                                           {"usage",
-                                            {{"prompt_tokens", usage.prompt_tokens},
-                                             {"completion_tokens", usage.completion_tokens},
-                                             {"total_tokens", usage.prompt_tokens + usage.completion_tokens}}},
-                                           {"replay", replay_json(usage)},
-                                           {"timings",
-                                            {{"load_seconds", load_seconds},
-                                             {"time_to_first_token_seconds", prefill_seconds},
-                                             {"decode_seconds", decode_seconds},
-                                             {"prefill_tokens_per_second", prefill_rate()},
-                                             {"decode_tokens_per_second", decode_rate()}}}};
+    nlohmann::ordered_json report = {{"text", text},
+                                     {"tokens", tokens},
+                                     {"finish_reason", finish_reason_name(finish)},
+                                     {"usage",
+                                      {{"prompt_tokens", usage.prompt_tokens},
+                                       {"completion_tokens", usage.completion_tokens},
+                                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens}}},
+                                     {"replay", replay_json(usage)},
+                                     {"timings",
+                                      {{"load_seconds", load_seconds},
+                                       {"time_to_first_token_seconds", prefill_seconds},
+                                       {"decode_seconds", decode_seconds},
+                                       {"prefill_tokens_per_second", prefill_rate()},
+                                       {"decode_tokens_per_second", decode_rate()}}}};
+    if (!logprobs.is_null()) report["logprobs"] = logprobs;
     std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   }
   void print_summary() const {
@@ -195,6 +218,10 @@ void run(const Flags& flags) {
   const Config& config = files.checkpoint.config();
   const std::vector<int32_t> prompt = prompt_tokens(flags, files.tokenizer);
   check_prompt(prompt, config, context_length(config, flags.engine.max_model_len));
+  const auto request = std::make_shared<Request>();
+  apply_generation_flags(flags.generation, *request);
+  request->logprobs = flags.logprobs;
+  check_sampling(*request, config.vocab_size);
   const EngineSetup setup = setup_for(flags, config, std::ssize(prompt));
   check_setup(setup, config);
   ModelRunner runner(files, setup.runner);
@@ -204,11 +231,7 @@ void run(const Flags& flags) {
 
   catch_interrupts();
   const auto answer = std::make_shared<Answer>();
-  const auto request = std::make_shared<Request>();
   request->prompt = prompt;
-  request->sampling = flags.generation.sampling;
-  request->max_tokens = flags.generation.max_tokens;
-  request->ignore_eos = flags.generation.ignore_eos;
   request->policies = stop_policies(files.tokenizer, flags.generation.stops, 1);
   request->sink = answer;
   const bool progress = isatty(STDERR_FILENO) != 0 && std::ssize(prompt) > setup.runner.max_rows;
@@ -218,6 +241,7 @@ void run(const Flags& flags) {
 
   report.finish = answer->reason();
   report.usage = answer->usage();
+  if (flags.logprobs > 0) report.logprobs = logprobs_json(answer->logprobs());
   if (report.finish == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, answer->message());
   if (report.finish == FinishReason::kError) fail(ErrorCode::kInternal, answer->message());
   report.prefill_seconds = (report.tokens.empty() ? now_seconds() : answer->first_token()) - submitted;
@@ -244,6 +268,11 @@ void add_run(CLI::App& app) {
   prompt->require_option(1);
 
   add_generation_flags(*command, flags->generation);
+  command
+      ->add_option("--logprobs", flags->logprobs,
+                   "With --json: each token's log-probability and so many of the most likely ids, up to 20")
+      ->type_name("N")
+      ->group("Generation");
   command->add_flag("--json", flags->json, "Print one JSON object instead of the text")->group("Generation");
   add_model_flags(*command, flags->model);
   add_engine_flags(*command, flags->engine);

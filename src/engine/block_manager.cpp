@@ -132,7 +132,7 @@ bool BlockManager::fork(const RequestState& parent, RequestState& child) {
   child.hashes.extend(child.tokens);
   child.rungs = parent.rungs;
   child.usage = parent.usage;
-  child.prompt_logprobs = parent.prompt_logprobs;
+  child.prompt_rows = parent.prompt_rows;
   if (watcher_ != nullptr) watcher_->forked(parent, child);
   return true;
 }
@@ -192,7 +192,7 @@ void BlockManager::preempt(RequestState& state) {
   state.computed = 0;
   state.published = 0;
   state.rungs = {};
-  state.prompt_logprobs = std::make_shared<std::vector<float>>();
+  state.prompt_rows = std::make_shared<PromptRows>();
 }
 
 bool BlockManager::idle() const {

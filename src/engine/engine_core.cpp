@@ -22,7 +22,7 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineConfig& config)
       blocks_(runner.device(), runner.geometry(), runner.pages(), runner.states(), config_,
               runner.config().engram_layer_ids.empty() ? 0 : runner.config().engram_max_ngram_size - 1),
       scheduler_(runner.geometry(), blocks_, config_, runner.max_model_len(), runner.config().eos_token_id,
-                 runner.options().max_head_rows) {}
+                 runner.options().max_head_rows, runner.builder().delta_room()) {}
 
 void EngineCore::submit(RequestId id, std::shared_ptr<const Request> request) {
   check_request(*request, runner_.config());
@@ -54,10 +54,11 @@ bool EngineCore::advance() {
   const Step step = builder.step();
   const StepOutputs outputs = run(copies, &step);
   // A device would download these behind the step; the host looks at them when the step is taken back.
-  InFlight flight{.step = std::move(scheduled), .sampled = {}, .logprobs = {}};
+  InFlight flight{.step = std::move(scheduled), .sampled = {}, .logprobs = {}, .top = {}};
   if (flight.step.head_rows > 0) {
     flight.sampled.assign(outputs.sampled, outputs.sampled + flight.step.head_rows);
     flight.logprobs.assign(outputs.logprobs, outputs.logprobs + flight.step.head_rows);
+    if (flight.step.top) flight.top.assign(outputs.top, outputs.top + flight.step.head_rows * kMaxTopLogprobs);
   }
   in_flight_.push_back(std::move(flight));
   if (std::ssize(in_flight_) >= config_.depth) accept_oldest();
@@ -85,7 +86,9 @@ void EngineCore::abort_all() {
 void EngineCore::accept_oldest() {
   const InFlight done = std::move(in_flight_.front());
   in_flight_.pop_front();
-  scheduler_.accept(done.step, done.sampled.data(), done.logprobs.data());
+  scheduler_.accept(
+      done.step,
+      {.ids = done.sampled.data(), .logprobs = done.logprobs.data(), .top = done.step.top ? done.top.data() : nullptr});
 }
 
 void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
@@ -112,8 +115,10 @@ void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
       const bool last = p + 1 == span.begin + span.rows;
       if (span.samples && last) {
         builder.add_sampled_row(state.sampling);
+        state.lists.add_to(builder, p + 1 - state.prompt_length(), runner_.config().eos_token_id, state.policy());
       } else if (span.prompt_rows) {
         builder.add_sampled_row({.forced = state.tokens[static_cast<size_t>(p + 1)]}, false);
+        if (state.request->logprobs > 0) builder.report_top(state.request->logprobs);
       }
     }
   }

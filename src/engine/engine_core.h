@@ -41,6 +41,7 @@ class EngineCore {
     ScheduledStep step;
     std::vector<int32_t> sampled;
     std::vector<float> logprobs;
+    std::vector<TopLogprob> top;
   };
   void build(const ScheduledStep& step, StepBuilder& builder) const;
   bool advance();

@@ -54,6 +54,14 @@ std::string describe(const FuzzCase& fuzz_case) {
                 engine.state_checkpoint_interval);
 }
 
+bool CountingPolicy::mask(std::span<uint64_t> bits) {
+  if (!masks_ || accepted_ % 3 != 0 || accepted_ == 0) return false;
+  for (int64_t id = last_ % 3; id < std::ssize(bits) * 64; id += 3) {
+    bits[static_cast<size_t>(id / 64)] &= ~(uint64_t{1} << (id % 64));
+  }
+  return true;
+}
+
 RequestSource::RequestSource(Dice& dice, const FuzzCase& fuzz_case, const Config& config)
     : vocab_(config.vocab_size),
       window_(config.sliding_window),
@@ -110,6 +118,17 @@ Request RequestSource::next(Dice& dice) {
   if (dice.one_in(4)) sampling.top_k = static_cast<int32_t>(dice.roll(1, 50));
   if (dice.one_in(4)) sampling.top_p = 0.9f;
   sampling.seed = static_cast<uint64_t>(dice.roll(0, 5));
+  if (dice.one_in(8)) request.repetition_penalty = dice.one_in(2) ? 1.3f : 0.8f;
+  if (dice.one_in(8)) request.presence_penalty = 1.5f;
+  if (dice.one_in(8)) request.frequency_penalty = dice.one_in(2) ? 0.5f : -0.25f;
+  if (dice.one_in(6)) {
+    for (int64_t i = dice.roll(1, 20); i > 0; --i) {
+      request.logit_bias.push_back(
+          {.id = static_cast<int32_t>(dice.roll(0, vocab_ - 1)), .delta = 0.5f * static_cast<float>(dice.roll(-8, 8))});
+    }
+  }
+  if (dice.one_in(4)) request.logprobs = static_cast<int32_t>(dice.roll(1, kMaxTopLogprobs));
+  if (dice.one_in(6)) request.min_tokens = dice.roll(1, request.max_tokens);
   request.ignore_eos = dice.one_in(2);
   request.exact = dice.one_in(4);
   request.wants_prompt_rows = dice.one_in(10);
@@ -118,7 +137,7 @@ Request RequestSource::next(Dice& dice) {
     for (int64_t i = dice.roll(1, 30); i > 0; --i) append(dice, 1, request.stop_ids);
   }
   if (dice.one_in(6)) {
-    const CountingPolicy policy(dice.roll(1, 40), static_cast<int32_t>(dice.roll(20, 200)));
+    const CountingPolicy policy(dice.roll(1, 40), static_cast<int32_t>(dice.roll(20, 200)), dice.one_in(2));
     for (int32_t i = 0; i < request.choices; ++i) request.policies.push_back(policy.fresh());
   }
   return request;

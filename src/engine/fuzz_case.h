@@ -42,22 +42,26 @@ FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len)
 // One line about the configuration.
 std::string describe(const FuzzCase& fuzz_case);
 
-// Stops after a number of tokens, or at ids that a number divides: a rule that needs the host between two tokens.
+// Stops after a number of tokens, or at ids that a number divides. If it masks: after every third token the ids that
+// equal the last one modulo 3 may not come. Rules that need the host between two tokens.
 class CountingPolicy final : public TokenPolicy {
  public:
-  CountingPolicy(int64_t most, int32_t divisor) : most_(most), divisor_(divisor) {}
-  bool mask(std::span<uint64_t>) override { return false; }
+  CountingPolicy(int64_t most, int32_t divisor, bool masks = false) : most_(most), divisor_(divisor), masks_(masks) {}
+  bool mask(std::span<uint64_t> bits) override;
   PolicyVerdict accept(int32_t id) override {
     ++accepted_;
+    last_ = id;
     return accepted_ >= most_ || id % divisor_ == 0 ? PolicyVerdict::kStop : PolicyVerdict::kContinue;
   }
   void rollback(int32_t count) override { accepted_ -= count; }
-  std::shared_ptr<CountingPolicy> fresh() const { return std::make_shared<CountingPolicy>(most_, divisor_); }
+  std::shared_ptr<CountingPolicy> fresh() const { return std::make_shared<CountingPolicy>(most_, divisor_, masks_); }
 
  private:
   int64_t most_;
   int32_t divisor_;
+  bool masks_;
   int64_t accepted_ = 0;
+  int32_t last_ = 0;
 };
 
 // Prompts that share beginnings: some grow out of a few random documents, some out of what was said before.

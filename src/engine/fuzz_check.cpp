@@ -15,14 +15,18 @@ bool ended(const Answer& answer) {
   return answer.reason == FinishReason::kStop || answer.reason == FinishReason::kLength;
 }
 
-// The rules that end an answer of a choice that has given the tokens `before` already.
-std::function<bool(int32_t)> stop_rule(const Request& request, int32_t choice, int32_t eos,
-                                       std::span<const int32_t> before) {
-  std::shared_ptr<TokenPolicy> policy;
-  if (!request.policies.empty()) {
-    policy = dynamic_cast<const CountingPolicy&>(*request.policies[static_cast<size_t>(choice)]).fresh();
-    for (const int32_t id : before) policy->accept(id);
-  }
+bool same_top(const TopLogprob& a, const TopLogprob& b) { return a.id == b.id && same_bits(a.logprob, b.logprob); }
+
+// The policy of a choice that has given the tokens `before` already, or null.
+std::shared_ptr<TokenPolicy> fresh_policy(const Request& request, int32_t choice, std::span<const int32_t> before) {
+  if (request.policies.empty()) return nullptr;
+  auto policy = dynamic_cast<const CountingPolicy&>(*request.policies[static_cast<size_t>(choice)]).fresh();
+  for (const int32_t id : before) policy->accept(id);
+  return policy;
+}
+
+// The rules that end an answer.
+std::function<bool(int32_t)> stop_rule(const Request& request, int32_t eos, std::shared_ptr<TokenPolicy> policy) {
   return [&request, eos, policy](int32_t id) {
     const bool policy_stops = policy != nullptr && policy->accept(id) == PolicyVerdict::kStop;
     return policy_stops || (id == eos && !request.ignore_eos) ||
@@ -86,20 +90,20 @@ void AnswerCheck::check_run(const SentRequest& sent, size_t index) {
   const bool to_the_end = last && ended(answer);
   if (until == before && run.published.empty() && !to_the_end) return;
 
+  const auto policy = fresh_policy(request, run.choice, std::span(answer.tokens).first(static_cast<size_t>(before)));
   SoloRun alone{.tokens = run.tokens,
                 .prompt_length = prompt,
                 .plan = run.plan,
                 .shared = {},
-                .sampling = request.sampling,
-                .prompt_rows = request.wants_prompt_rows,
+                .request = &request,
+                .choice = run.choice,
+                .policy = policy.get(),
                 // One that was cancelled may have run the row of its last token.
                 .samples = to_the_end ? most : std::clamp<int64_t>(until - before + (last ? 1 : 0), 1, most),
-                .stops = {}};
-  alone.sampling.seed += static_cast<uint64_t>(run.choice);
-  if (to_the_end) {
-    alone.stops =
-        stop_rule(request, run.choice, options_.eos, std::span(answer.tokens).first(static_cast<size_t>(before)));
-  }
+                .stops = [&, rule = stop_rule(request, options_.eos, policy)](int32_t id) {
+                  const bool stop = rule(id);
+                  return stop && to_the_end;
+                }};
   if (replays_encoder(run.plan)) {
     for (const RunRecord::PageOrigin& origin : run.shared) {
       const std::vector<PageBytes>& pages = results_[origin.run].pages;
@@ -136,7 +140,9 @@ void AnswerCheck::check_tokens(const SentRequest& sent, size_t index, const Solo
                              : std::ssize(recorder_.runs()[*std::next(std::ranges::find(runs, index))].tokens) - prompt;
   if (until > std::ssize(answer.tokens)) return differs("knew ", until, " tokens, told ", answer.tokens.size());
   const auto stops =
-      stop_rule(request, run.choice, options_.eos, std::span(answer.tokens).first(static_cast<size_t>(before)));
+      stop_rule(request, options_.eos,
+                fresh_policy(request, run.choice, std::span(answer.tokens).first(static_cast<size_t>(before))));
+  const auto top_n = static_cast<size_t>(request.logprobs);
   for (int64_t i = before; i < until; ++i) {
     const auto at = static_cast<size_t>(i), mine = static_cast<size_t>(i - before);
     if (mine >= alone.tokens.size()) return differs("went on after token ", i, ", the last of the solo run");
@@ -146,6 +152,10 @@ void AnswerCheck::check_tokens(const SentRequest& sent, size_t index, const Solo
     }
     if (!same_bits(answer.logprobs[at], alone.logprobs[mine])) {
       return differs("log-probability of token ", i, " is ", answer.logprobs[at], ", alone ", alone.logprobs[mine]);
+    }
+    if (!std::ranges::equal(std::span(answer.top).subspan(at * top_n, top_n),
+                            std::span(alone.top).subspan(mine * top_n, top_n), same_top)) {
+      return differs("most likely ids at token ", i, " differ");
     }
     const bool stopped = stops(answer.tokens[at]);
     if (stopped && (i + 1 < until || !last)) return differs("went on after token ", i, ", which stops it");
@@ -160,6 +170,9 @@ void AnswerCheck::check_tokens(const SentRequest& sent, size_t index, const Solo
     if (!std::ranges::equal(sent.sink->prompt_logprobs(), alone.prompt_logprobs, same_bits)) {
       differs("log-probabilities of the prompt differ (", sent.sink->prompt_logprobs().size(), " of them, alone ",
               alone.prompt_logprobs.size(), ")");
+    }
+    if (!std::ranges::equal(sent.sink->prompt_top(), alone.prompt_top, same_top)) {
+      differs("most likely ids of the prompt differ");
     }
   }
 }

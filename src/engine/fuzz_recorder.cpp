@@ -6,11 +6,21 @@
 
 namespace folio {
 
-void AnswerSink::on_token(int32_t choice, int32_t id, float logprob) {
+void AnswerSink::on_token(int32_t choice, const TokenOutput& token) {
   Answer& answer = answers_[static_cast<size_t>(choice)];
   talked_on_ = talked_on_ || answer.finishes > 0;
-  answer.tokens.push_back(id);
-  answer.logprobs.push_back(logprob);
+  answer.tokens.push_back(token.id);
+  answer.logprobs.push_back(token.logprob);
+  answer.top.insert(answer.top.end(), token.top.begin(), token.top.end());
+}
+
+void AnswerSink::on_prompt_logprobs(std::span<const TokenOutput> tokens) {
+  prompt_logprobs_.clear();
+  prompt_top_.clear();
+  for (const TokenOutput& token : tokens) {
+    prompt_logprobs_.push_back(token.logprob);
+    prompt_top_.insert(prompt_top_.end(), token.top.begin(), token.top.end());
+  }
 }
 
 void AnswerSink::on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string&) {

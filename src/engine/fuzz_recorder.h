@@ -14,7 +14,7 @@ namespace folio {
 struct Answer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
-  std::vector<float> prompt_logprobs;
+  std::vector<TopLogprob> top;  // as many for each as the request asks for
   FinishReason reason = FinishReason::kLength;
   Usage usage;
   int finishes = 0;
@@ -24,13 +24,14 @@ struct Answer {
 class AnswerSink final : public Sink {
  public:
   explicit AnswerSink(int32_t choices) : answers_(static_cast<size_t>(choices)) {}
-  void on_token(int32_t choice, int32_t id, float logprob) override;
+  void on_token(int32_t choice, const TokenOutput& token) override;
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) override;
-  void on_prompt_logprobs(const std::vector<float>& logprobs) override { prompt_logprobs_ = logprobs; }
+  void on_prompt_logprobs(std::span<const TokenOutput> tokens) override;
 
   const Answer& answer(int32_t choice) const { return answers_[static_cast<size_t>(choice)]; }
   int32_t choices() const { return static_cast<int32_t>(answers_.size()); }
   const std::vector<float>& prompt_logprobs() const { return prompt_logprobs_; }
+  const std::vector<TopLogprob>& prompt_top() const { return prompt_top_; }
   bool finished() const;
   // Tokens or finishes that came after a finish.
   bool talked_on() const { return talked_on_; }
@@ -38,6 +39,7 @@ class AnswerSink final : public Sink {
  private:
   std::vector<Answer> answers_;
   std::vector<float> prompt_logprobs_;
+  std::vector<TopLogprob> prompt_top_;
   bool talked_on_ = false;
 };
 

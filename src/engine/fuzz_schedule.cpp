@@ -128,6 +128,10 @@ class Trial {
           ++met_["stopped at a page border"];
         }
       }
+      if (sent.request->frequency_penalty != 0 || sent.request->presence_penalty != 0) ++met_["penalties"];
+      if (sent.request->repetition_penalty != 1) ++met_["repetition penalties"];
+      if (sent.request->logprobs > 0) ++met_["most likely ids"];
+      if (sent.request->min_tokens > 0) ++met_["answers of a least length"];
       if (sent.request->wants_prompt_rows && sent.sink->answer(0).tokens.size() > 0) ++met_["prompt rows"];
     }
   }

@@ -65,7 +65,8 @@ ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, 
         *device_, StepLimits{.max_rows = options_.max_rows,
                              .max_head_rows = options_.max_head_rows,
                              .max_requests = options_.max_num_seqs,
-                             .max_pages = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len))});
+                             .max_pages = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len)),
+                             .vocab = config_.vocab_size});
   }
   transformer_ =
       std::make_unique<Transformer>(*device_, *ops_, files.checkpoint, topology_, files.compressed, geometry_, limits);

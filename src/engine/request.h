@@ -44,27 +44,46 @@ struct Usage {
   std::vector<ReplayPlan> plans;  // one for the first run and one for each after a preemption
 };
 
+// A token of the output or of the prompt with its log-probability under the model's unmodified logits.
+struct TokenOutput {
+  int32_t id = 0;
+  float logprob = 0;
+  // The most likely ids at its position, as many as the request asks for, most likely first; they need not include the
+  // token. Valid during the call.
+  std::span<const TopLogprob> top;
+};
+
 // Receives one choice's tokens in order, then one finish; never again after that. Called by the engine's thread: it
 // must not block, must not throw, and of the engine may call cancel() alone.
 class Sink {
  public:
   virtual ~Sink() = default;
-  virtual void on_token(int32_t choice, int32_t id, float logprob) = 0;
+  virtual void on_token(int32_t choice, const TokenOutput& token) = 0;
   // `message` is empty unless the request was refused or the engine failed.
   virtual void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) = 0;
-  // Log-probabilities of the prompt's tokens 1 .. n-1, for requests that want prompt rows; before the first token.
-  virtual void on_prompt_logprobs(const std::vector<float>& logprobs) { static_cast<void>(logprobs); }
+  // The prompt's tokens 1 .. n-1, for requests that want prompt rows; before the first token.
+  virtual void on_prompt_logprobs(std::span<const TokenOutput> tokens) { static_cast<void>(tokens); }
   // The first `done` tokens of the prompt have run; called before the first token, again after a preemption.
   virtual void on_prefill(int32_t choice, int64_t done) { static_cast<void>(choice), static_cast<void>(done); }
 };
 
 constexpr int32_t kMaxChoices = 128;
+constexpr int64_t kMaxLogitBias = 1024;
+constexpr int64_t kMaxStopIds = 1024;
 
 struct Request {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
+  // In the order in which they act, before the temperature (spec protocol 5.12).
+  std::vector<LogitDelta> logit_bias;  // added to the logits of these ids, -100 to 100 each
+  float repetition_penalty = 1;        // above 0; positive logits of ids in prompt or output are divided by it, others
+                                       // multiplied
+  float frequency_penalty = 0;         // -2 to 2, times the number of times that an id is in the output
+  float presence_penalty = 0;          // -2 to 2, for the ids that are in the output
+  int32_t logprobs = 0;                // most likely ids to report with each token, up to kMaxTopLogprobs
+  int64_t min_tokens = 0;              // so many tokens before an end of sentence or a stop id may come
   int64_t max_tokens = 128;
-  std::vector<int32_t> stop_ids;  // beside the end of sentence; the stop token is part of the output
+  std::vector<int32_t> stop_ids;  // beside the end of sentence; the stop token is part of the output; kMaxStopIds
   bool ignore_eos = false;
   int32_t choices = 1;  // n, at most kMaxChoices: siblings that share the prompt; choice i samples with seed + i
   bool exact = false;   // no decoder replay, prefix hits only where they are exact
@@ -79,6 +98,10 @@ void check_tokens(std::span<const int32_t> prompt, const Config& config);
 // Throws Error(kInvalidArgument) for an empty prompt, an id outside the vocabulary, or a prompt that leaves no room for
 // a token in a context of `max_model_len` tokens.
 void check_prompt(std::span<const int32_t> prompt, const Config& config, int64_t max_model_len);
+
+// Throws Error(kInvalidArgument), naming the field, for sampling parameters, penalties, biases or logprobs outside
+// their range.
+void check_sampling(const Request& request, int64_t vocab);
 
 // Throws Error(kInvalidArgument) for a request that makes no sense, whatever the engine's state: no sink, a bad prompt,
 // limits or sampling parameters outside their range, policies that do not match its choices.

@@ -6,6 +6,7 @@
 
 #include "cache/block_hash.h"
 #include "cache/state_transfer.h"
+#include "engine/logit_lists.h"
 #include "engine/request.h"
 
 namespace folio {
@@ -16,6 +17,12 @@ enum class RequestStatus : uint8_t {
   kFinished,  // has neither; its finish has been reported
 };
 
+// What the head said about the prompt's tokens 1 .. n-1.
+struct PromptRows {
+  std::vector<float> logprobs;
+  std::vector<TopLogprob> top;  // as many for each as the request asks for
+};
+
 struct RequestState {
   RequestState(RequestId request_id, std::shared_ptr<const Request> the_request, int32_t the_choice, int32_t block_size)
       : id(request_id),
@@ -23,7 +30,8 @@ struct RequestState {
         choice(the_choice),
         tokens(request->prompt),
         hashes(block_size),
-        sampling(request->sampling) {
+        sampling(request->sampling),
+        lists(*request) {
     sampling.seed += static_cast<uint64_t>(choice);
   }
 
@@ -56,14 +64,18 @@ struct RequestState {
   bool restart = false;  // the next span begins the slot anew
 
   SamplingParams sampling;
+  LogitLists lists;
   bool cancelled = false;
   RequestState* parent = nullptr;  // sibling whose prefill this one shares; it is in no queue until that is done
   // Shared with the siblings that share the prefill; a run that begins anew collects them anew.
-  std::shared_ptr<std::vector<float>> prompt_logprobs = std::make_shared<std::vector<float>>();
+  std::shared_ptr<PromptRows> prompt_rows = std::make_shared<PromptRows>();
   Usage usage;
 
-  bool needs_host() const { return !request->policies.empty(); }
-  TokenPolicy* policy() const { return needs_host() ? request->policies[static_cast<size_t>(choice)].get() : nullptr; }
+  // The next draw depends on the last token, by a policy or by penalties: no two of its steps are in flight.
+  bool needs_host() const { return !request->policies.empty() || lists.follow_tokens(); }
+  TokenPolicy* policy() const {
+    return request->policies.empty() ? nullptr : request->policies[static_cast<size_t>(choice)].get();
+  }
   bool wants_exact() const { return request->exact || request->wants_prompt_rows; }
 };
 

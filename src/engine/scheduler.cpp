@@ -14,16 +14,24 @@ bool contains(const ScheduledStep& step, const RequestState& state) {
                      [&](const ScheduledSpan& span) { return span.state == &state; });
 }
 
+// The ids that a row has reported from all[first] on: fewer than `count` if fewer have a finite logit.
+std::span<const TopLogprob> top_of(const TopLogprob* all, int64_t first, int32_t count) {
+  if (count == 0) return {};
+  while (count > 0 && all[first + count - 1].id < 0) --count;
+  return {all + first, static_cast<size_t>(count)};
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const Geometry& geometry, BlockManager& blocks, const EngineConfig& config, int64_t max_model_len,
-                     int32_t eos, int64_t max_head_rows)
+                     int32_t eos, int64_t max_head_rows, int64_t max_deltas)
     : geometry_(geometry),
       blocks_(blocks),
       config_(config),
       max_model_len_(max_model_len),
       eos_(eos),
       max_head_rows_(max_head_rows),
+      max_deltas_(max_deltas),
       tail_fits_(config.max_num_batched_tokens >= geometry.inputs().window + config.max_num_seqs) {}
 
 void Scheduler::submit(RequestId id, std::shared_ptr<const Request> request) {
@@ -105,8 +113,9 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
     if (step.head_rows == max_head_rows_) return;
     const bool sampled_before = state->generated() + state->in_flight > 0;
     if (!sampled_before || state->rows_due() != 1 || reached_limit(*state)) continue;
-    // A policy must see the last token before the next is drawn.
     if (state->needs_host() && state->in_flight > 0) continue;
+    const int64_t deltas = state->lists.deltas(state->generated() + state->in_flight);
+    if (step.deltas + deltas > max_deltas_) continue;
     if (!make_room(*state, state->computed + 1, step)) {
       if (state->spans_in_flight == 0 && state->status == RequestStatus::kRunning) preempt(*state);
       continue;
@@ -114,6 +123,8 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
     step.spans.push_back(
         {.state = state, .begin = state->computed, .rows = 1, .samples = true, .decoding = state->in_flight > 0});
     ++step.head_rows;
+    step.deltas += deltas;
+    step.top = step.top || state->request->logprobs > 0;
     ++state->computed;
     ++state->in_flight;
     ++step.rows;
@@ -190,10 +201,14 @@ bool Scheduler::schedule_chunk(RequestState& state, ScheduledStep& step, int64_t
   int64_t rows = chunk_rows(begin, due, limits);
   if (rows == 0) return false;
   rows = blocks_.cut(state, begin, begin + rows) - begin;
-  if (!make_room(state, begin + rows, step)) return false;
   const bool samples = begin + rows == std::ssize(state.tokens);
+  const int64_t deltas = samples ? state.lists.deltas(state.generated()) : 0;
+  if (step.deltas + deltas > max_deltas_) return false;
+  if (!make_room(state, begin + rows, step)) return false;
   step.spans.push_back({.state = &state, .begin = begin, .rows = rows, .samples = samples, .prompt_rows = prompt_rows});
   step.head_rows += prompt_rows ? rows : (samples ? 1 : 0);
+  step.deltas += deltas;
+  step.top = step.top || ((samples || prompt_rows) && state.request->logprobs > 0);
   state.computed += rows;
   state.in_flight += samples ? 1 : 0;
   step.rows += rows;
@@ -236,14 +251,14 @@ bool Scheduler::preempt_youngest() {
 
 void Scheduler::reverse_running() { std::reverse(running_.begin(), running_.end()); }
 
-void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const float* logprobs) {
+void Scheduler::accept(const ScheduledStep& step, const StepSamples& samples) {
   int64_t head = 0;
   for (const ScheduledSpan& span : step.spans) {
     RequestState& state = *span.state;
     --state.spans_in_flight;
     if (span.prompt_rows) {
       const int64_t given = span.rows - (span.samples ? 1 : 0);
-      state.prompt_logprobs->insert(state.prompt_logprobs->end(), logprobs + head, logprobs + head + given);
+      take_prompt_rows(state, samples, head, given);
       head += given;
     }
     if (state.generated() == 0 && state.status == RequestStatus::kRunning && !state.cancelled) {
@@ -255,7 +270,11 @@ void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const 
     }
     if (span.samples) {
       --state.in_flight;
-      if (state.status != RequestStatus::kFinished) take_token(state, sampled[head], logprobs[head]);
+      if (state.status != RequestStatus::kFinished) {
+        take_token(state, {.id = samples.ids[head],
+                           .logprob = samples.logprobs[head],
+                           .top = top_of(samples.top, head * kMaxTopLogprobs, state.request->logprobs)});
+      }
       ++head;
     }
   }
@@ -263,13 +282,36 @@ void Scheduler::accept(const ScheduledStep& step, const int32_t* sampled, const 
   erase_finished();
 }
 
-void Scheduler::take_token(RequestState& state, int32_t id, float logprob) {
+void Scheduler::take_prompt_rows(RequestState& state, const StepSamples& samples, int64_t head, int64_t count) {
+  PromptRows& rows = *state.prompt_rows;
+  rows.logprobs.insert(rows.logprobs.end(), samples.logprobs + head, samples.logprobs + head + count);
+  for (int64_t i = head; i < head + count && state.request->logprobs > 0; ++i) {
+    const TopLogprob* top = samples.top + i * kMaxTopLogprobs;
+    rows.top.insert(rows.top.end(), top, top + state.request->logprobs);
+  }
+}
+
+void Scheduler::tell_prompt_rows(const RequestState& state) {
+  const Request& request = *state.request;
+  const PromptRows& rows = *state.prompt_rows;
+  std::vector<TokenOutput> tokens;
+  for (size_t i = 0; i < rows.logprobs.size(); ++i) {
+    tokens.push_back({.id = request.prompt[i + 1],
+                      .logprob = rows.logprobs[i],
+                      .top = top_of(rows.top.data(), static_cast<int64_t>(i) * request.logprobs, request.logprobs)});
+  }
+  request.sink->on_prompt_logprobs(tokens);
+}
+
+void Scheduler::take_token(RequestState& state, const TokenOutput& token) {
   if (state.cancelled) return;
   const Request& request = *state.request;
+  const int32_t id = token.id;
   state.tokens.push_back(id);
+  state.lists.take(id);
   state.usage.completion_tokens = state.generated();
-  if (request.wants_prompt_rows && state.generated() == 1) request.sink->on_prompt_logprobs(*state.prompt_logprobs);
-  request.sink->on_token(state.choice, id, logprob);
+  if (request.wants_prompt_rows && state.generated() == 1) tell_prompt_rows(state);
+  request.sink->on_token(state.choice, token);
   // The earliest reason in the order of spec runtime 3.11; all of them end with this token.
   TokenPolicy* policy = state.policy();
   const bool policy_stops = policy != nullptr && policy->accept(id) == PolicyVerdict::kStop;

@@ -27,6 +27,15 @@ struct ScheduledStep {
   std::vector<ScheduledSpan> spans;
   int64_t rows = 0;
   int64_t head_rows = 0;
+  int64_t deltas = 0;  // biases and penalties of its draws
+  bool top = false;    // a row reports its most likely ids
+};
+
+// What came of a step's head rows, in their order: per span its prompt rows if it wants them, then its sample.
+struct StepSamples {
+  const int32_t* ids = nullptr;
+  const float* logprobs = nullptr;
+  const TopLogprob* top = nullptr;  // [head rows, kMaxTopLogprobs]; null if no row reports any
 };
 
 class Scheduler {
@@ -39,7 +48,7 @@ class Scheduler {
 
   // `config` is resolved. `eos` ends a request unless it ignores it.
   Scheduler(const Geometry& geometry, BlockManager& blocks, const EngineConfig& config, int64_t max_model_len,
-            int32_t eos, int64_t max_head_rows);
+            int32_t eos, int64_t max_head_rows, int64_t max_deltas);
 
   // Takes a request: one state per choice joins the queue. Requests that can never run finish at once as kRefused.
   void submit(RequestId id, std::shared_ptr<const Request> request);
@@ -52,9 +61,8 @@ class Scheduler {
 
   // The next step; no spans when there is nothing to run now.
   ScheduledStep schedule();
-  // The samples and log-probabilities of a step's head rows, in their order: per span its prompt rows if it wants them,
-  // then its sample. Steps come back in the order of schedule().
-  void accept(const ScheduledStep& step, const int32_t* sampled, const float* logprobs);
+  // Takes back a step. Steps come back in the order of schedule().
+  void accept(const ScheduledStep& step, const StepSamples& samples);
 
   // Requests that are not finished.
   bool empty() const { return states_.empty(); }
@@ -82,7 +90,9 @@ class Scheduler {
   bool make_room(RequestState& state, int64_t end, const ScheduledStep& step);
   void preempt(RequestState& state);
   bool reached_limit(const RequestState& state) const;
-  void take_token(RequestState& state, int32_t id, float logprob);
+  void take_prompt_rows(RequestState& state, const StepSamples& samples, int64_t head, int64_t count);
+  void tell_prompt_rows(const RequestState& state);
+  void take_token(RequestState& state, const TokenOutput& token);
   void finish(RequestState& state, FinishReason reason, const std::string& message = "");
 
   const Geometry& geometry_;
@@ -90,7 +100,7 @@ class Scheduler {
   EngineConfig config_;
   int64_t max_model_len_;
   int32_t eos_;
-  int64_t max_head_rows_;
+  int64_t max_head_rows_, max_deltas_;  // of a step
   bool tail_fits_;  // a step has room for a decoder tail beside decodes; otherwise tails are cut, which changes no bit
   States states_;   // owns all
   std::deque<RequestState*> waiting_;

@@ -48,7 +48,16 @@ void poison_memory(ModelRunner& runner) {
 SoloRunner::SoloRunner(const ModelFiles& files, RunnerOptions options)
     : runner_(files, solo_options(files, std::move(options))) {}
 
-void SoloRunner::build_first(const SoloRun& run, int32_t slot, std::span<const int32_t> pages) {
+// Samples the row added last: generated token `index`.
+void SoloRunner::sample(const SoloRun& run, const LogitLists& lists, int64_t index) {
+  SamplingParams params = run.request->sampling;
+  params.seed += static_cast<uint64_t>(run.choice);
+  runner_.builder().add_sampled_row(params);
+  lists.add_to(runner_.builder(), index, runner_.config().eos_token_id, run.policy);
+}
+
+void SoloRunner::build_first(const SoloRun& run, const LogitLists& lists, int32_t slot,
+                             std::span<const int32_t> pages) {
   const bool replays = replays_encoder(run.plan);
   const int64_t start = replays ? run.plan.start : 0, known = std::ssize(run.tokens);
   RequestSpan span{.slot = slot, .restart = 1, .start = static_cast<int32_t>(start)};
@@ -64,9 +73,10 @@ void SoloRunner::build_first(const SoloRun& run, int32_t slot, std::span<const i
   for (int64_t p = start; p < known; ++p) {
     builder.add_row({.value = run.tokens[static_cast<size_t>(p)]}, false, p >= run.plan.decoder_start);
     if (p + 1 == known) {
-      builder.add_sampled_row(run.sampling);
-    } else if (run.prompt_rows && p + 1 < run.prompt_length) {
+      sample(run, lists, known - run.prompt_length);
+    } else if (run.request->wants_prompt_rows && p + 1 < run.prompt_length) {
       builder.add_sampled_row({.forced = run.tokens[static_cast<size_t>(p + 1)]}, false);
+      if (run.request->logprobs > 0) builder.report_top(run.request->logprobs);
     }
   }
 }
@@ -83,16 +93,25 @@ SoloResult SoloRunner::run(const SoloRun& run) {
     for (size_t i = 0; i < run.shared.size(); ++i) write_page(runner_, pages[i], *run.shared[i]);
   }
 
+  LogitLists lists(*run.request);
+  for (int64_t i = run.prompt_length; i < known; ++i) lists.take(run.tokens[static_cast<size_t>(i)]);
   SoloResult result;
-  build_first(run, slot, pages);
+  const auto take_top = [&](const StepOutputs& outputs, int64_t row, std::vector<TopLogprob>& to) {
+    const TopLogprob* top = outputs.top + row * kMaxTopLogprobs;
+    to.insert(to.end(), top, top + run.request->logprobs);
+  };
+  build_first(run, lists, slot, pages);
   StepOutputs outputs = runner_.run();
   const int32_t heads = runner_.builder().step().inputs.num_head_rows;
   result.prompt_logprobs.assign(outputs.logprobs, outputs.logprobs + heads - 1);
+  for (int32_t row = 0; row + 1 < heads; ++row) take_top(outputs, row, result.prompt_top);
   int64_t ran = known, last = heads - 1;
   while (true) {
     result.tokens.push_back(outputs.sampled[last]);
     result.logprobs.push_back(outputs.logprobs[last]);
+    take_top(outputs, last, result.top);
     if (std::ssize(result.tokens) == run.samples || (run.stops && run.stops(result.tokens.back()))) break;
+    lists.take(result.tokens.back());
     StepBuilder& builder = runner_.builder();
     builder.clear();
     builder.add_request({.slot = slot,
@@ -100,7 +119,7 @@ SoloResult SoloRunner::run(const SoloRun& run) {
                          .decoder_start = static_cast<int32_t>(run.plan.decoder_start)},
                         pages);
     builder.add_row({.value = result.tokens.back()});
-    builder.add_sampled_row(run.sampling);
+    sample(run, lists, known - run.prompt_length + std::ssize(result.tokens));
     outputs = runner_.run();
     last = 0;
     ++ran;

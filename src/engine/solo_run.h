@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/logit_lists.h"
 #include "engine/model_runner.h"
 #include "engine/request.h"
 
@@ -25,16 +26,19 @@ struct SoloRun {
   int64_t prompt_length = 0;        // the first so many are the prompt
   ReplayPlan plan;
   std::vector<const PageBytes*> shared;  // pages of the positions before plan.resume, when encoder replay takes a hit
-  SamplingParams sampling;
-  bool prompt_rows = false;               // wants the log-probabilities of the prompt's tokens 1 .. n-1
+  const Request* request = nullptr;      // its sampling parameters, penalties and biases, and prompt rows
+  int32_t choice = 0;
+  TokenPolicy* policy = nullptr;          // for its mask; has accepted the known tokens behind the prompt
   int64_t samples = 1;                    // draws so many tokens, at least one,
-  std::function<bool(int32_t id)> stops;  // or until this is true for one; may be empty
+  std::function<bool(int32_t id)> stops;  // or until this is true for one; called for each, the policy accepts it here
 };
 
 struct SoloResult {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
+  std::vector<TopLogprob> top;  // as many for each as the request asks for
   std::vector<float> prompt_logprobs;
+  std::vector<TopLogprob> prompt_top;
   std::vector<PageBytes> pages;  // of all positions that ran, the last page perhaps in part
 };
 
@@ -53,7 +57,8 @@ class SoloRunner {
   ModelRunner& runner() { return runner_; }
 
  private:
-  void build_first(const SoloRun& run, int32_t slot, std::span<const int32_t> pages);
+  void build_first(const SoloRun& run, const LogitLists& lists, int32_t slot, std::span<const int32_t> pages);
+  void sample(const SoloRun& run, const LogitLists& lists, int64_t index);
 
   ModelRunner runner_;
 };

@@ -20,6 +20,9 @@ StepBuilder::StepBuilder(Device& device, const StepLimits& limits) : limits_(lim
     head_in_decoder_ = arena.take<int32_t>(limits.max_head_rows);
     page_tables_ = arena.take<int32_t>(int64_t{limits.max_requests} * limits.max_pages);
     sampling_ = arena.take<SamplingParams>(limits.max_head_rows);
+    rules_ = arena.take<LogitRules>(limits.max_head_rows);
+    deltas_ = arena.take<LogitDelta>(delta_room());
+    bitsets_ = arena.take<uint64_t>(2 * limits.max_requests * bitset_words());
     return arena.used();
   };
   memory_ = Buffer(device, lay_out(Arena()));
@@ -43,6 +46,9 @@ void StepBuilder::clear() {
   inputs_.num_head_rows = 0;
   inputs_.num_decoder_rows = 0;
   sampled_rows_ = 0;
+  has_rules_ = false;
+  num_deltas_ = 0;
+  num_bitsets_ = 0;
 }
 
 void StepBuilder::add_request(const RequestSpan& span, std::span<const int32_t> pages) {
@@ -82,13 +88,77 @@ void StepBuilder::add_sampled_row(const SamplingParams& params, bool commits) {
   add_head_row();
   const int32_t index = inputs_.num_head_rows - 1;
   sampling_[index] = params;
+  rules_[index] = {.first_delta = static_cast<int32_t>(num_deltas_)};
   if (commits) spans_[inputs_.num_requests - 1].sampled_row = index;
   ++sampled_rows_;
 }
 
+int64_t StepBuilder::delta_room() const {
+  constexpr int64_t kPerRequest = 1024;  // distinct tokens that requests with penalties have generated, on average
+  return limits_.vocab + kMaxLogitBias + kMaxStopIds + 1 + kPerRequest * limits_.max_requests;
+}
+
+LogitRules& StepBuilder::rules() {
+  FOLIO_CHECK(sampled_rows_ > 0);
+  has_rules_ = true;
+  return rules_[inputs_.num_head_rows - 1];
+}
+
+void StepBuilder::add_delta(LogitDelta delta) {
+  FOLIO_CHECK(num_deltas_ < delta_room() && delta.id >= 0 && delta.id < limits_.vocab, delta.id);
+  deltas_[num_deltas_++] = delta;
+}
+
+void StepBuilder::add_bias(LogitDelta bias) {
+  FOLIO_CHECK(rules().num_penalties == 0, "a bias behind penalties");
+  ++rules().num_biases;
+  add_delta(bias);
+}
+
+void StepBuilder::add_penalty(LogitDelta penalty) {
+  ++rules().num_penalties;
+  add_delta(penalty);
+}
+
+uint64_t* StepBuilder::take_bitset() {
+  FOLIO_CHECK(num_bitsets_ < 2 * limits_.max_requests);
+  return bitsets_ + num_bitsets_++ * bitset_words();
+}
+
+void StepBuilder::add_repetition_penalty(float penalty, std::span<const uint64_t> seen) {
+  FOLIO_CHECK(std::ssize(seen) <= bitset_words());
+  rules().repetition_penalty = penalty;
+  rules().seen = num_bitsets_;
+  uint64_t* bits = take_bitset();
+  std::fill(std::copy(seen.begin(), seen.end(), bits), bits + bitset_words(), 0);
+}
+
+void StepBuilder::report_top(int32_t count) {
+  FOLIO_CHECK(count <= kMaxTopLogprobs);
+  rules().top = count;
+}
+
+std::span<uint64_t> StepBuilder::add_mask() {
+  rules().mask = num_bitsets_;
+  uint64_t* bits = take_bitset();
+  std::fill(bits, bits + bitset_words(), ~uint64_t{0});
+  return {bits, static_cast<size_t>(bitset_words())};
+}
+
+void StepBuilder::drop_mask() {
+  FOLIO_CHECK(rules().mask == num_bitsets_ - 1);
+  rules().mask = -1;
+  --num_bitsets_;
+}
+
 Step StepBuilder::step() const {
   FOLIO_CHECK(sampled_rows_ == 0 || sampled_rows_ == inputs_.num_head_rows, "some head rows sample and some do not");
-  return {.inputs = inputs_, .sampling = sampled_rows_ > 0 ? sampling_ : nullptr, .lists = {}};
+  return {.inputs = inputs_,
+          .sampling = sampled_rows_ > 0 ? sampling_ : nullptr,
+          .lists = {.rules = has_rules_ ? rules_ : nullptr,
+                    .deltas = deltas_,
+                    .bitsets = bitsets_,
+                    .bitset_words = bitset_words()}};
 }
 
 }  // namespace folio

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "engine/request.h"
 #include "model/step.h"
 #include "tensor/buffer.h"
 
@@ -14,6 +15,7 @@ struct StepLimits {
   int32_t max_head_rows = 0;
   int32_t max_requests = 0;
   int32_t max_pages = 0;  // of one request
+  int64_t vocab = 0;
 };
 
 class StepBuilder {
@@ -33,11 +35,30 @@ class StepBuilder {
   // step sample or none does.
   void add_sampled_row(const SamplingParams& params, bool commits = true);
 
+  // Rules of the sampled row that was added last (ops/sample.h): biases before penalties, at most delta_room() of them
+  // in a step; one mask and one repetition penalty for each request of a step.
+  void add_bias(LogitDelta bias);
+  void add_penalty(LogitDelta penalty);
+  void add_repetition_penalty(float penalty, std::span<const uint64_t> seen);
+  void report_top(int32_t count);
+  // The row's mask, all bits set, for the caller to clear; drop_mask() takes it back.
+  std::span<uint64_t> add_mask();
+  void drop_mask();
+
   // The step built so far. Its arrays stay as they are until clear().
   Step step() const;
   const StepLimits& limits() const { return limits_; }
+  // Biases and penalties of a step. One request, which has at most a bias and a penalty for each id and kMaxLogitBias
+  // and kMaxStopIds biases beside, always fits.
+  int64_t delta_room() const;
 
  private:
+  int64_t bitset_words() const { return (limits_.vocab + 63) / 64; }
+  // The rules of the row added last.
+  LogitRules& rules();
+  uint64_t* take_bitset();
+  void add_delta(LogitDelta delta);
+
   StepLimits limits_;
   Buffer memory_;
   RowInput* row_inputs_;
@@ -51,8 +72,14 @@ class StepBuilder {
   int32_t* head_in_decoder_;
   int32_t* page_tables_;
   SamplingParams* sampling_;
+  LogitRules* rules_;
+  LogitDelta* deltas_;
+  uint64_t* bitsets_;
   StepInputs inputs_;
   int32_t sampled_rows_ = 0;
+  bool has_rules_ = false;
+  int64_t num_deltas_ = 0;
+  int32_t num_bitsets_ = 0;
 };
 
 }  // namespace folio

@@ -82,7 +82,7 @@ SoloResult Scene::alone(const Request& request) {
               .prompt_length = std::ssize(request.prompt),
               .plan = {},
               .shared = {},
-              .sampling = request.sampling,
+              .request = &request,
               .samples = request.max_tokens,
               .stops = {}};
   if (!exact_ && !request.exact) run.plan.decoder_start = decoder_tail_start(run.prompt_length, window_);

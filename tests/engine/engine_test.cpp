@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -51,9 +52,15 @@ EngineConfig engine_config() {
 class Recorder final : public Sink {
  public:
   explicit Recorder(int32_t choices = 1) : tokens(static_cast<size_t>(choices)), unfinished_(choices) {}
-  void on_token(int32_t choice, int32_t id, float) override {
-    tokens[static_cast<size_t>(choice)].push_back(id);
+  void on_token(int32_t choice, const TokenOutput& token) override {
+    tokens[static_cast<size_t>(choice)].push_back(token.id);
+    outputs.push_back({.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}});
     if (cancel_from_sink) cancel_from_sink();
+  }
+  void on_prompt_logprobs(std::span<const TokenOutput> all) override {
+    for (const TokenOutput& token : all) {
+      prompt.push_back({.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}});
+    }
   }
   void on_prefill(int32_t, int64_t done) override { prefilled.push_back(done); }
   void on_finish(int32_t, FinishReason why, const Usage& used, const std::string& text) override {
@@ -65,7 +72,13 @@ class Recorder final : public Sink {
   }
   void wait() { ASSERT_EQ(finished_.wait_for(std::chrono::seconds(120)), std::future_status::ready) << "hangs"; }
 
+  struct Output {
+    int32_t id = 0;
+    float logprob = 0;
+    std::vector<TopLogprob> top;
+  };
   std::vector<std::vector<int32_t>> tokens;
+  std::vector<Output> outputs, prompt;
   std::vector<int64_t> prefilled;
   FinishReason reason = FinishReason::kLength;
   Usage usage;
@@ -150,6 +163,80 @@ TEST(Engine, BadRequestsAreTheCallersFault) {
   refused([](Request& r) { r.sampling.top_k = -2; }, "top_k");
   engine.drain();
   EXPECT_EQ(sink->finishes, 0);
+}
+
+TEST(Engine, RulesActOnTheDraws) {
+  ModelRunner runner(files(), runner_options());
+  Engine engine(runner, engine_config());
+  const auto answer = [&](const auto& change) {
+    const auto sink = std::make_shared<Recorder>();
+    auto request = make_request(prompt_of(1, 20), 12, sink);
+    change(*request);
+    engine.submit(request);
+    sink->wait();
+    return sink;
+  };
+  const int32_t eos = runner.config().eos_token_id;
+  const auto plain = answer([](Request&) {})->tokens[0];
+  EXPECT_EQ(answer([](Request& r) { r.logit_bias = {{.id = 77, .delta = 100}}; })->tokens[0],
+            std::vector<int32_t>(12, 77));
+  EXPECT_NE(answer([&](Request& r) { r.logit_bias = {{.id = plain[0], .delta = -100}}; })->tokens[0][0], plain[0]);
+
+  // Four tokens, then the end that is wanted from the first on.
+  const auto ends = answer([&](Request& r) {
+    r.logit_bias = {{.id = eos, .delta = 100}, {.id = 50, .delta = 90}};
+    r.stop_ids = {50};
+    r.min_tokens = 4;
+    r.ignore_eos = false;
+  });
+  EXPECT_EQ(ends->reason, FinishReason::kStop);
+  ASSERT_EQ(ends->tokens[0].size(), 5u);
+  EXPECT_EQ(ends->tokens[0][4], eos);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NE(ends->tokens[0][i], 50);
+
+  // A push that some ids share, against a penalty for those that were said: nothing is said twice, nor what the prompt
+  // says.
+  std::vector<int32_t> few;
+  const auto prompt = prompt_of(1, 20);
+  for (int32_t id = 60; std::ssize(few) < 12; ++id) {
+    if (std::find(prompt.begin(), prompt.end(), id) == prompt.end()) few.push_back(id);
+  }
+  const auto penalised = answer([&](Request& r) {
+    for (int32_t id = 60; id <= few.back(); ++id) r.logit_bias.push_back({.id = id, .delta = 100});
+    r.repetition_penalty = 100;
+  });
+  EXPECT_THAT(penalised->tokens[0], testing::UnorderedElementsAreArray(few));
+}
+
+TEST(Engine, ReportsTheMostLikelyIds) {
+  ModelRunner runner(files(), runner_options());
+  Engine engine(runner, engine_config());
+  const auto sink = std::make_shared<Recorder>();
+  auto request = make_request(prompt_of(3, 40), 6, sink);
+  request->logprobs = 3;
+  request->wants_prompt_rows = true;
+  engine.submit(request);
+  sink->wait();
+  ASSERT_EQ(sink->prompt.size(), 39u);
+  ASSERT_EQ(sink->outputs.size(), 6u);
+  std::vector<Recorder::Output> all = sink->prompt;
+  all.insert(all.end(), sink->outputs.begin(), sink->outputs.end());
+  for (const Recorder::Output& output : all) {
+    ASSERT_EQ(output.top.size(), 3u);
+    EXPECT_GE(output.top[0].logprob, output.top[1].logprob);
+    EXPECT_GE(output.top[1].logprob, output.top[2].logprob);
+    EXPECT_LE(output.logprob, output.top[0].logprob);
+    for (const TopLogprob& top : output.top) {
+      if (top.id == output.id) {
+        EXPECT_EQ(top.logprob, output.logprob);
+      }
+    }
+  }
+  for (size_t i = 0; i < 39; ++i) EXPECT_EQ(sink->prompt[i].id, request->prompt[i + 1]);
+  for (const Recorder::Output& output : sink->outputs) {  // greedy
+    EXPECT_EQ(output.top[0].id, output.id);
+    EXPECT_EQ(output.top[0].logprob, output.logprob);
+  }
 }
 
 TEST(Engine, RefusalsAreAnswers) {
