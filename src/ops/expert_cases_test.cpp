@@ -79,7 +79,7 @@ std::vector<Case> expert_cases() {
   std::vector<Case> cases;
   for (const ExpertShape& shape : {ExpertShape{"nano", 21, 128, 64, 16, 3}, ExpertShape{"mini", 40, 256, 128, 32, 4},
                                    ExpertShape{"odd", 12, 96, 160, 5, 2}, ExpertShape{"one", 9, 64, 32, 4, 1},
-                                   ExpertShape{"bench", 10, 1024, 896, 4, 3}}) {
+                                   ExpertShape{"bench", 8, 1024, 896, 2, 1}}) {
     cases.push_back(experts_case(shape));
   }
   return cases;

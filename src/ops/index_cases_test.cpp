@@ -161,7 +161,7 @@ std::vector<Case> index_cases() {
            IndexShape{"nano_read", 16, 64, 1, 16, 77, 16, CandidateRole::kRead, 8, 4},
            IndexShape{"heads", 32, 128, 1, 64, 300, 16, CandidateRole::kWrite, 16, 8},
            IndexShape{"bench_read", 16, 64, 1, 128, 1500, 32, CandidateRole::kRead, 60, 8},
-           IndexShape{"long", 16, 64, 1, 512, 5000, 64, CandidateRole::kNone, 4, 8},
+           IndexShape{"long", 16, 64, 1, 512, 2500, 64, CandidateRole::kNone, 4, 8},
            IndexShape{"odd", 3, 96, 1, 5, 61, 9, CandidateRole::kWrite, 4, 3},
            IndexShape{"one_block", 2, 32, 1, 7, 40, 5, CandidateRole::kNone, 4, 8},
            IndexShape{"wide", 4, 256, 1, 9, 50, 5, CandidateRole::kNone, 4, 8},

@@ -47,17 +47,16 @@ struct Competitors {
   int64_t run(int64_t i) const { return blocks != nullptr ? size - i % size : visible - i; }
 };
 
-// Scores of competitors [begin, end) of one row, to out[begin .. end).
-void CpuOps::score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query,
-                        const Competitors& competitors, int64_t begin, int64_t end, uint16_t* out) const {
-  const PagedRows& keys = args.keys;
-  const int32_t* table =
-      args.rows.page_tables + static_cast<int64_t>(args.rows.request[row]) * args.rows.page_table_stride;
+// Where the keys of one batch lie.
+struct KeyBatch {
   const uint8_t* codes[kBatch];
   const uint8_t* scales[kBatch];
-  for (int64_t at = begin; at < end; at += kBatch) {
-    const int64_t n = std::min(kBatch, end - at);
-    // By runs of neighbours in a page: the divisions of an address cost as much as a score.
+  int64_t count = 0;
+
+  // Competitors at .. at + n - 1, by runs of neighbours in a page: the divisions of an address cost as much as a score.
+  // Asks for the memory as well.
+  void fill(const PagedRows& keys, const int32_t* table, const Competitors& competitors, int64_t at, int64_t n) {
+    count = n;
     for (int64_t i = 0; i < n;) {
       const int64_t entry = competitors.entry(at + i);
       const int64_t in_page = keys.rows_per_page - entry % keys.rows_per_page;
@@ -68,9 +67,28 @@ void CpuOps::score_keys(const IndexSelectArgs& args, int32_t row, const std::byt
       for (; i < stop; ++i, code += keys.code_stride, scale += keys.scale_stride) {
         codes[i] = code;
         scales[i] = scale;
+        __builtin_prefetch(code);
+        if (i % 8 == 0) __builtin_prefetch(scale);
       }
     }
-    kernels_.index_score({query, args.heads, keys.dim, codes, scales, n, out + at});
+  }
+};
+
+// Scores of competitors [begin, end) of one row, to out[begin .. end).
+void CpuOps::score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query,
+                        const Competitors& competitors, int64_t begin, int64_t end, uint16_t* out) const {
+  const int32_t* table =
+      args.rows.page_tables + static_cast<int64_t>(args.rows.request[row]) * args.rows.page_table_stride;
+  const auto fill = [&](KeyBatch& batch, int64_t at) {
+    if (at < end) batch.fill(args.keys, table, competitors, at, std::min(kBatch, end - at));
+  };
+  // The next batch is on its way while one is scored.
+  KeyBatch batches[2];
+  fill(batches[0], begin);
+  for (int64_t at = begin, turn = 0; at < end; at += kBatch, turn ^= 1) {
+    fill(batches[turn ^ 1], at + kBatch);
+    const KeyBatch& batch = batches[turn];
+    kernels_.index_score({query, args.heads, args.keys.dim, batch.codes, batch.scales, batch.count, out + at});
   }
 }
 
