@@ -1,5 +1,6 @@
 // folio bench engine: what the engine adds to the model and what it saves. Ratios within one run: many requests against
-// one, a prefix hit against a cold prompt, decoder replay against a whole prefill; and the host's time per step.
+// one, a prefix hit against a cold prompt, decoder replay against a whole prefill, a preemption with and without an
+// image of the state; and the host's time per step.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -107,6 +108,23 @@ double first_token(ModelRunner& runner, const EngineConfig& config, const std::v
   return sink->first - start;
 }
 
+// Seconds from the preemption of a decoding request to its next token. `keep`: from the image of its state; else what
+// it had run runs again.
+double next_token(ModelRunner& runner, const EngineConfig& config, const std::vector<int32_t>& prompt, bool keep) {
+  EngineCore core(runner, config);
+  const auto sink = std::make_shared<Counter>();
+  core.submit(0, make_request(prompt, 8, sink));
+  while (sink->tokens < 4) core.step();
+  FOLIO_CHECK(core.scheduler().preempt_youngest());
+  if (!keep) core.blocks().clear_cache();
+  const double start = now_seconds();
+  while (sink->tokens < 5) core.step();
+  const double seconds = now_seconds() - start;
+  FOLIO_CHECK(core.blocks().stats().resumed == (keep ? 1 : 0), "the pool has no room for an image");
+  core.abort_all();
+  return seconds;
+}
+
 // Host seconds per step with `count` requests decoding.
 double host_seconds(ModelRunner& runner, const EngineConfig& config, int32_t count) {
   constexpr int kSteps = 16;
@@ -165,6 +183,12 @@ void bench_engine(const Flags& flags) {
   const double replayed = first_token(runner, config, {}, lengthy);
   const double exact = first_token(runner, whole, {}, lengthy);
 
+  announce("a preemption");
+  std::vector<int32_t> longest = lengthy;
+  longest.resize(longest.size() - 8);  // room for the answer
+  const double resumed = next_token(runner, config, longest, true);
+  const double anew = next_token(runner, config, longest, false);
+
   std::vector<double> host;
   for (const int32_t count : flags.host_requests) {
     announce(concat("host time of ", count, " requests"));
@@ -194,6 +218,11 @@ void bench_engine(const Flags& flags) {
                                              {"exact_seconds", exact},
                                              {"replay_seconds", replayed},
                                              {"ratio", replayed / exact}}},
+                                           {"preemption",
+                                            {{"prompt_tokens", longest.size()},
+                                             {"resumed_seconds", resumed},
+                                             {"anew_seconds", anew},
+                                             {"speedup", anew / resumed}}},
                                            {"steps", steps}};
     std::printf("%s\n", report.dump(2).c_str());
     return;
@@ -205,6 +234,8 @@ void bench_engine(const Flags& flags) {
               static_cast<long long>(cached), prompt.size(), hit, cold, cold / hit);
   std::printf("decoder replay   %zu tokens: %.2f s, whole prefill %.2f s: %.2fx\n", lengthy.size(), replayed, exact,
               replayed / exact);
+  std::printf("preemption       of %zu tokens: next token after %.3f s from the kept state, %.2f s anew: %.0fx\n",
+              longest.size(), resumed, anew, anew / resumed);
   for (size_t i = 0; i < host.size(); ++i) {
     std::printf("host             %4d decoding requests: %.1f us a step\n", flags.host_requests[i], 1e6 * host[i]);
   }
@@ -213,7 +244,8 @@ void bench_engine(const Flags& flags) {
 }  // namespace
 
 void add_bench_engine(CLI::App& bench) {
-  CLI::App* command = bench.add_subcommand("engine", "Many requests: throughput, prefix hits, replay, host time");
+  CLI::App* command =
+      bench.add_subcommand("engine", "Many requests: throughput, prefix hits, replay, preemption, host time");
   command->footer(
       "Without --model the bench-cpu checkpoint (2.3 GB) is made in the user's cache directory on first use.");
   const auto flags = std::make_shared<Flags>();

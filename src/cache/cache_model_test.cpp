@@ -48,9 +48,13 @@ struct Model {
 
   int64_t available() const { return std::ssize(vacant) + std::ssize(cached); }
   int64_t reclaimable() const {
-    int64_t units = 0;
-    for (const ImageId id : evictable) units += std::ssize(images.at(id).units);
-    return units;
+    int64_t pages = 0;
+    for (const ImageId id : evictable) {
+      const ModelImage& image = images.at(id);
+      pages +=
+          std::ssize(image.units) + std::ranges::count_if(image.kept, [&](int32_t page) { return used.at(page) == 1; });
+    }
+    return pages;
   }
   const Prefix* published(int32_t page) const {
     for (const auto& [prefix, canonical] : index) {

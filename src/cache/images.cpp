@@ -117,11 +117,23 @@ void ImageStore::unpin(ImageId id) {
   }
 }
 
-bool ImageStore::evict_one() {
-  if (evictable_.empty()) return false;
+bool ImageStore::evict_one(std::optional<ImageId> spared) {
+  const auto victim = std::ranges::find_if(evictable_, [&](ImageId id) { return id != spared; });
+  if (victim == evictable_.end()) return false;
   ++stats_.evicted;
-  drop(evictable_.front());
+  drop(*victim);
   return true;
+}
+
+int64_t ImageStore::reclaimable(std::optional<ImageId> spared) const {
+  int64_t pages = 0;
+  for (const ImageId id : evictable_) {
+    if (id == spared) continue;
+    const Record& record = at(id);
+    pages += std::ssize(record.image.units) +
+             std::ranges::count_if(record.kept, [&](int32_t page) { return pages_.references(page) == 1; });
+  }
+  return pages;
 }
 
 void ImageStore::unindex(const BlockHash& prefix) {
@@ -170,7 +182,7 @@ const ImageStore::Record& ImageStore::at(ImageId id) const { return const_cast<I
 
 std::optional<ImageId> ImageStore::reserve(ImageKind kind) {
   const int32_t count = image_units(geometry_, kind);
-  if (pages_.available() + reclaimable_ < count) {
+  if (pages_.available() < count && pages_.available() + reclaimable() < count) {
     ++stats_.refused;
     return std::nullopt;
   }
@@ -188,14 +200,12 @@ std::optional<ImageId> ImageStore::reserve(ImageKind kind) {
 
 void ImageStore::make_evictable(Record& record, ImageId id) {
   record.evictable = evictable_.insert(evictable_.end(), id);
-  reclaimable_ += std::ssize(record.image.units);
 }
 
 void ImageStore::keep(Record& record) {
   if (!record.evictable) return;
   evictable_.erase(*record.evictable);
   record.evictable.reset();
-  reclaimable_ -= std::ssize(record.image.units);
 }
 
 void ImageStore::end_if_idle(ImageId id) {

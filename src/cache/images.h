@@ -69,8 +69,9 @@ class ImageStore {
   // or being written, or if the units cannot be had; only when it is sure not to refuse does it evict images (least
   // recently used first) and let the pool evict cached pages. An exact image takes the place of one that is not.
   std::optional<ImageId> begin_store(const ImageKey& key);
-  // The same for the whole STATE entry of `request`, which has none yet. The image takes over the caller's references
-  // to `kept`, pages of the request that the prefix index does not hold, and releases them if it is given up.
+  // The same for the whole STATE entry of `request`, which has no image yet. The image takes over the caller's
+  // references to `kept`, pages of the request that the prefix index does not hold, and releases them if it is given
+  // up.
   std::optional<ImageId> begin_private(RequestId request, std::vector<int32_t> kept = {});
   // The copy that writes the image has been enqueued, and whatever reads its units comes behind it.
   void complete_store(ImageId id);
@@ -88,10 +89,11 @@ class ImageStore {
   void pin(ImageId id);
   void unpin(ImageId id);
 
-  // Gives up the least recently used image that is ready and not pinned; false if there is none.
-  bool evict_one();
-  // Units that evict_one() would free, called until it returns false.
-  int64_t reclaimable() const { return reclaimable_; }
+  // Gives up the least recently used image that is ready, not pinned and not `spared`; false if there is none.
+  bool evict_one(std::optional<ImageId> spared = std::nullopt);
+  // Pages that evict_one() makes available, called until it returns false: units, and kept pages that nobody else uses.
+  // Of a page that two images keep, none.
+  int64_t reclaimable(std::optional<ImageId> spared = std::nullopt) const;
   // The page of this prefix is gone: its images cannot be found any more.
   void unindex(const BlockHash& prefix);
   // Makes an image impossible to find. Its units go back at once, or when its last reader or writer is done.
@@ -140,7 +142,6 @@ class ImageStore {
   std::unordered_map<BlockHash, Named> by_prefix_;
   std::unordered_map<RequestId, ImageId> by_request_;
   std::list<ImageId> evictable_;  // ready and not pinned, least recently used first
-  int64_t reclaimable_ = 0;
   Stats stats_;
 };
 

@@ -171,6 +171,32 @@ TEST(Images, PrivateOnesKeepPagesForTheirRequest) {
   EXPECT_EQ(cache.pages.in_use(), 0);
 }
 
+TEST(Images, KeptPagesCountAsReclaimableWhenNobodyElseUsesThem) {
+  SmallCache cache(30);
+  const int32_t own = cache.pages.allocate().value(), shared = cache.pages.allocate().value();
+  cache.pages.claim(shared);  // a sibling's
+  const auto id = cache.images.begin_private(7, {own, shared});
+  EXPECT_EQ(cache.images.reclaimable(), 0);  // it is being written
+  cache.images.complete_store(*id);
+  EXPECT_EQ(cache.images.reclaimable(), cache.images.image(*id).units.size() + 1);
+  const int32_t before = cache.pages.available();
+  const int64_t promised = cache.images.reclaimable();
+  EXPECT_TRUE(cache.images.evict_one());
+  EXPECT_EQ(cache.pages.available(), before + promised);
+  EXPECT_EQ(cache.pages.references(shared), 1);
+}
+
+TEST(Images, OneIsSpared) {
+  SmallCache cache(30);
+  const ImageId first = ready(cache, 1), second = ready(cache, 2);
+  EXPECT_EQ(cache.images.reclaimable(first), cache.units());
+  EXPECT_TRUE(cache.images.evict_one(first));
+  EXPECT_TRUE(cache.images.contains(first));
+  EXPECT_FALSE(cache.images.contains(second));
+  EXPECT_FALSE(cache.images.evict_one(first));
+  EXPECT_EQ(cache.images.reclaimable(first), 0);
+}
+
 TEST(Images, ClearSparesPrivateOnes) {
   SmallCache cache(30);
   const ImageId boundary = ready(cache, 1), busy = ready(cache, 2);

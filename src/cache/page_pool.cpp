@@ -51,6 +51,8 @@ void PagePool::release(int32_t page) {
 
 int32_t PagePool::references(int32_t page) const { return at(page).references; }
 
+uint64_t PagePool::content(int32_t page) const { return at(page).content; }
+
 bool PagePool::covers(std::span<const int32_t> claimed, int64_t fresh) const {
   const auto revived =
       std::count_if(claimed.begin(), claimed.end(), [&](int32_t page) { return at(page).references == 0; });
@@ -123,6 +125,7 @@ int32_t PagePool::take(State state) {
   Page& entry = at(page);
   entry.state = state;
   entry.published = false;
+  entry.content = ++contents_;
   if (state == State::kUnit) ++units_;
   ++stats_.allocated;
   stats_.most_used = std::max(stats_.most_used, in_use());

@@ -68,6 +68,9 @@ class PagePool {
   void release(int32_t page);
   // References to a used page; 0 for a vacant or cached one.
   int32_t references(int32_t page) const;
+  // Names what a used or cached page holds: another number each time that the page is handed out, 0 when it is vacant.
+  // Who remembers page and number can tell later whether the page still holds the same.
+  uint64_t content(int32_t page) const;
 
   // Whether `fresh` pages can be allocated after all of `claimed` have been claimed, without evicting any of those.
   bool covers(std::span<const int32_t> claimed, int64_t fresh) const;
@@ -95,7 +98,8 @@ class PagePool {
     int32_t references = 0;
     int32_t older = -1;  // neighbours among the cached pages
     int32_t newer = -1;
-    UnitOwner owner = 0;  // of a unit
+    UnitOwner owner = 0;   // of a unit
+    uint64_t content = 0;  // not of a vacant page
   };
 
   Page& at(int32_t page);
@@ -108,6 +112,7 @@ class PagePool {
   std::vector<Page> pages_;
   std::vector<int32_t> vacant_;
   std::unordered_map<UnitOwner, int32_t> unit_counts_;
+  uint64_t contents_ = 0;  // given out
   int32_t cached_ = 0;
   int32_t units_ = 0;
   int32_t oldest_ = -1;

@@ -52,6 +52,25 @@ TEST(PagePool, KeepsAPageWhileAnyoneRefersToIt) {
   EXPECT_EQ(pool.vacant(), 2);
 }
 
+TEST(PagePool, NamesContents) {
+  Pool pool(1);
+  EXPECT_EQ(pool.content(0), 0);
+  const int32_t page = pool.cache_one();
+  const uint64_t content = pool.content(page);
+  EXPECT_NE(content, 0);
+  pool.claim(page);  // revived: the same content
+  EXPECT_EQ(pool.content(page), content);
+  pool.release(page);
+  EXPECT_EQ(pool.allocate(), page);
+  const uint64_t another = pool.content(page);
+  EXPECT_NE(another, content);
+  pool.release(page);
+  EXPECT_EQ(pool.content(page), 0);
+  const int32_t dropped = pool.cache_one();
+  pool.unpublish(dropped);
+  EXPECT_EQ(pool.content(dropped), 0);
+}
+
 TEST(PagePool, TellsWhichPagesHaveLostTheirContent) {
   Pool pool(2);
   std::vector<int32_t> discarded;

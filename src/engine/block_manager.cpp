@@ -52,7 +52,7 @@ void BlockManager::resume_at(RequestState& state, const Resume& resume) {
   state.write_from = resume.write_from;
   state.restart = !resume.image;
   const bool replayed = resume.hit > 0 && !resume.image;
-  if (replayed) state.chain = Chain::kDownstream;
+  state.chain = replayed ? Chain::kDownstream : Chain::kExact;
   state.published = resume.hit / geometry_.inputs().block_size;
   if (state.generated() == 0) {
     state.usage.cached_tokens = resume.hit;
@@ -64,11 +64,27 @@ void BlockManager::resume_at(RequestState& state, const Resume& resume) {
                                .known = std::ssize(state.tokens)});
 }
 
+bool BlockManager::make_room(std::span<const int32_t> claimed, int64_t fresh, std::optional<ImageId> spared) {
+  if (pages_.covers(claimed, fresh)) return true;
+  if (!pages_.covers(claimed, fresh - images_.reclaimable(spared))) return false;
+  while (!pages_.covers(claimed, fresh)) FOLIO_CHECK(images_.evict_one(spared));
+  return true;
+}
+
 bool BlockManager::admit(RequestState& state) {
   FOLIO_CHECK(state.slot < 0 && state.pages.empty());
   if (states_.ids().available() == 0) return false;
+  if (state.paused) {
+    // Its image may have been reserved for the step that is being put together.
+    const bool whole = paused_is_whole(state);
+    if (whole && images_.state(state.paused->image) == ImageState::kCopying) return false;
+    if (whole && go_on(state)) return true;
+    if (!whole) {
+      ++stats_.paused_lost;
+      begin_anew(state);
+    }
+  }
 
-  state.chain = Chain::kExact;
   state.hashes.extend(state.tokens);
   // A request that has already answered must go on as it began: replay would change its bits.
   const bool exact = state.wants_exact() || (config_.encoder_replay && state.generated() > 0);
@@ -87,15 +103,19 @@ bool BlockManager::admit(RequestState& state) {
   const int64_t shared = resume.blocks(geometry_.inputs().block_size);
   const std::span<const int32_t> claimed(match.pages.data(), static_cast<size_t>(shared));
   const int64_t fresh = geometry_.pages_for(std::ssize(state.tokens) + 1) - shared;
-  if (!pages_.covers(claimed, fresh)) {
-    while (!pages_.covers(claimed, fresh) && images_.evict_one()) {
+  if (!make_room(claimed, fresh, resume.image)) {
+    // With nobody running no room will come by itself: the next attempt finds all of it.
+    while (slots_used() == 0 && images_.evict_one()) {
     }
-    // Giving up images may have taken the one to restore.
-    if (!pages_.covers(claimed, fresh) || (resume.image && !images_.contains(*resume.image))) return false;
+    return false;
+  }
+  if (state.paused) {
+    ++stats_.paused_lost;
+    begin_anew(state);
   }
   state.rungs = transfer_->admit(match, resume, fresh);
   state.slot = *states_.ids().allocate();
-  if (resume.image) copies_.restore(*resume.image, state.slot, state.id);
+  if (resume.image) copies_.restore(*resume.image, state.slot, state.image_owner());
   for (const int32_t page : claimed) {
     pages_.claim(page);
     state.pages.push_back(page);
@@ -177,6 +197,7 @@ void BlockManager::keep_image(RequestState& state) {
 }
 
 void BlockManager::release(RequestState& state) {
+  if (state.paused) begin_anew(state);
   if (state.slot < 0) return;
   copies_.forget_slot(state.slot);
   for (auto page = state.pages.rbegin(); page != state.pages.rend(); ++page) pages_.release(*page);
@@ -188,7 +209,60 @@ void BlockManager::release(RequestState& state) {
 
 void BlockManager::preempt(RequestState& state) {
   ++state.usage.preemptions;
+  auto paused = pause(state);
   release(state);
+  state.paused = std::move(paused);
+  if (!state.paused) begin_anew(state);
+}
+
+// The image is reserved while the pages of the request are in use, so that they are not what makes room for it.
+std::optional<PausedRun> BlockManager::pause(RequestState& state) {
+  if (state.restart || state.computed == 0) return std::nullopt;  // its slot holds nothing yet
+  PausedRun paused;
+  std::vector<int32_t> kept;
+  for (int64_t i = 0; i < geometry_.pages_for(state.computed); ++i) {
+    const int32_t page = state.pages[static_cast<size_t>(i)];
+    const bool keep = !pages_.published(page);
+    if (keep) kept.push_back(page);
+    paused.pages.push_back({.page = page, .content = pages_.content(page), .kept = keep});
+  }
+  const auto image = images_.begin_private(state.image_owner(), kept);
+  if (!image) return std::nullopt;
+  paused.image = *image;
+  copies_.store(*image, state.slot);
+  std::erase_if(state.pages, [&](int32_t page) { return std::ranges::find(kept, page) != kept.end(); });
+  ++stats_.paused;
+  return paused;
+}
+
+bool BlockManager::paused_is_whole(const RequestState& state) const {
+  return images_.contains(state.paused->image) &&
+         std::ranges::all_of(state.paused->pages, [&](const PausedRun::Page& left) {
+           return left.kept || pages_.content(left.page) == left.content;
+         });
+}
+
+bool BlockManager::go_on(RequestState& state) {
+  const PausedRun& paused = *state.paused;
+  std::vector<int32_t> claimed;
+  for (const PausedRun::Page& left : paused.pages) {
+    if (!left.kept) claimed.push_back(left.page);
+  }
+  const int64_t fresh = geometry_.pages_for(std::ssize(state.tokens) + 1) - std::ssize(paused.pages);
+  if (!make_room(claimed, fresh, paused.image)) return false;
+  images_.take_kept_pages(paused.image);
+  state.slot = *states_.ids().allocate();
+  copies_.restore(paused.image, state.slot, state.image_owner());
+  for (const int32_t page : claimed) pages_.claim(page);
+  for (const PausedRun::Page& left : paused.pages) state.pages.push_back(left.page);
+  state.paused.reset();
+  ++stats_.resumed;
+  return true;
+}
+
+void BlockManager::begin_anew(RequestState& state) {
+  if (state.paused && images_.contains(state.paused->image)) images_.drop(state.paused->image);
+  state.paused.reset();
   state.computed = 0;
   state.published = 0;
   state.rungs = {};

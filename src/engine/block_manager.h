@@ -27,6 +27,12 @@ class BlockWatcher {
 
 class BlockManager {
  public:
+  struct Stats {              // of preempted choices, each time
+    int64_t paused = 0;       // their state was kept
+    int64_t resumed = 0;      // and they went on from it
+    int64_t paused_lost = 0;  // it was given up, or pages before it were: they run again what they had run
+  };
+
   // All must outlive it. `history_tokens`: how far back n-grams look.
   BlockManager(Device& device, const Geometry& geometry, PagePool& pages, StatePool& states, const EngineConfig& config,
                int32_t history_tokens);
@@ -38,8 +44,9 @@ class BlockManager {
   std::optional<std::string> refusal(const RequestState& state) const;
 
   // Gives a waiting request a slot and the pages of its prefix hit, and sets where it resumes: computed, window_floor,
-  // write_from, restart, chain and usage. False, and nothing changed, if there is no slot or if its known tokens would
-  // not fit beside what is in use.
+  // write_from, restart, chain and usage. One that was paused goes on where it stood if its image and its pages are
+  // still there. False if there is no slot or if its known tokens would not fit beside what is in use; what waits is
+  // then as before, images may be gone.
   bool admit(RequestState& state);
   // Makes `child` a copy of `parent` as it is now: full pages shared, the last partial page and the STATE entry copied.
   // False, and nothing changed, without a slot or a page.
@@ -57,7 +64,9 @@ class BlockManager {
 
   // Takes everything away. What is published stays findable.
   void release(RequestState& state);
-  // Like release, for a request that will be admitted again and then runs its known tokens anew.
+  // Like release, for a request that will be admitted again. If there is room for an image of its STATE beside its own
+  // pages, it is paused: the image keeps the pages that are not published, and admit() goes on from there. Otherwise,
+  // or if that is lost before, its known tokens run anew.
   void preempt(RequestState& state);
 
   // Copies to run before the next step, and the report that the step has been enqueued.
@@ -69,6 +78,7 @@ class BlockManager {
   const PrefixIndex& index() const { return index_; }
   const ImageStore& images() const { return images_; }
   const StateTransfer& transfer() const { return *transfer_; }
+  const Stats& stats() const { return stats_; }
   // Every page and slot is free (cached pages count as free).
   bool idle() const;
   // Forgets all published prefixes and boundary images.
@@ -80,6 +90,13 @@ class BlockManager {
 
  private:
   void resume_at(RequestState& state, const Resume& resume);
+  // Makes `fresh` pages available beside `claimed`, giving up images other than `spared` if that is enough.
+  bool make_room(std::span<const int32_t> claimed, int64_t fresh, std::optional<ImageId> spared);
+  std::optional<PausedRun> pause(RequestState& state);
+  bool paused_is_whole(const RequestState& state) const;
+  bool go_on(RequestState& state);
+  // Forgets what it has run.
+  void begin_anew(RequestState& state);
 
   const Geometry& geometry_;
   EngineConfig config_;
@@ -90,6 +107,7 @@ class BlockManager {
   StateCopies copies_;
   std::unique_ptr<StateTransfer> transfer_;
   BlockWatcher* watcher_ = nullptr;
+  Stats stats_;
 };
 
 }  // namespace folio

@@ -109,6 +109,7 @@ void Engine::report() {
   stats.aborted = scheduled.aborted;
   stats.refused = scheduled.refused;
   stats.preempted = scheduled.preempted;
+  stats.resumed = core_.blocks().stats().resumed;
   stats.pages_used = pages.in_use();
   stats.pages_cached = pages.cached();
   stats.pages_total = pages.capacity();

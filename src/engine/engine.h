@@ -20,6 +20,7 @@ struct EngineStats {
   int64_t finished = 0;              // ever, those below included
   int64_t aborted = 0, refused = 0;
   int64_t preempted = 0;  // times that a request lost its place
+  int64_t resumed = 0;    // of these, times that it went on from an image of its state
   int32_t pages_used = 0, pages_cached = 0, pages_total = 0;
   int32_t slots_used = 0, slots_total = 0;
   int64_t prefix_queried_tokens = 0;  // of admitted requests

@@ -98,6 +98,9 @@ class Trial {
     const BlockManager& blocks = probe_.core().blocks();
     met_["requests"] += std::ssize(probe_.sent());
     met_["preemptions"] += stats.preempted;
+    met_["states kept of preempted requests"] += blocks.stats().paused;
+    met_["preempted requests resumed from their state"] += blocks.stats().resumed;
+    met_["kept states lost"] += blocks.stats().paused_lost;
     met_["aborted"] += stats.aborted;
     met_["refused"] += stats.refused;
     met_["images kept"] += blocks.images().stats().kept;

@@ -12,9 +12,20 @@
 namespace folio {
 
 enum class RequestStatus : uint8_t {
-  kWaiting,   // no slot, no pages
+  kWaiting,   // no slot, no pages; after a preemption perhaps a PausedRun
   kRunning,   // has both
   kFinished,  // has neither; its finish has been reported
+};
+
+// What is left of the run of a preempted choice while it waits: an image of its STATE, and the pages before it.
+struct PausedRun {
+  struct Page {
+    int32_t page = 0;
+    uint64_t content = 0;  // PagePool::content as it was left
+    bool kept = false;     // by the image, because the prefix index does not hold it; others may lose their content
+  };
+  ImageId image = 0;
+  std::vector<Page> pages;  // of the positions before RequestState::computed
 };
 
 // What the head said about the prompt's tokens 1 .. n-1.
@@ -55,6 +66,9 @@ struct RequestState {
   Chain chain = Chain::kExact;  // of the blocks that it publishes
   int64_t published = 0;        // blocks of it that the prefix index has been told
   Rungs rungs;
+  std::optional<PausedRun> paused;  // of a preempted one whose state was kept; everything else here is then as it was
+  // Whose private image it is: siblings share a request's id.
+  RequestId image_owner() const { return id * kMaxChoices + choice; }
 
   // Constants of the run (ops/rows.h, RequestSpan). decoder_start is fixed at first admission and kept over
   // preemptions.

@@ -43,6 +43,42 @@ void preempt_youngest(Scene& scene) {
   }
 }
 
+// There is room for an image of the state: the request goes on where it stood, in decode and within its prefill, and
+// runs no row again.
+void preempt_and_resume(Scene& scene) {
+  for (const int32_t depth : {1, 2}) {
+    for (const bool decoding : {true, false}) {
+      const RequestId id = start_pair(scene, depth, depth == 2);
+      EngineCore& core = scene.engine().core();
+      scene.step_until("its place", [&] {
+        return decoding ? scene.engine().answer(id).tokens.size() >= 3
+                        : between_chunks(scene.engine().state(id), 2 * scene.block());
+      });
+      scene.step_until("preemption", [&] { return core.scheduler().preempt_youngest(); });
+      scene.finish();
+      scene.expect(core.blocks().stats().resumed == 1, "resumed ", core.blocks().stats().resumed, " times");
+      const Usage& usage = scene.engine().answer(id).usage;
+      scene.expect(usage.preemptions == 1 && usage.plans.size() == 1, usage.plans.size(), " runs");
+      const int64_t rows = core.scheduler().stats().prefill_rows, prompts = 7 * scene.block() + 5;
+      scene.expect(rows <= prompts + 1, rows, " rows of prefill for ", prompts);
+    }
+  }
+}
+
+// The state is kept, but the pages before it are not: what the request had run runs again.
+void preempt_and_lose_pages(Scene& scene) {
+  for (const int32_t depth : {1, 2}) {
+    const RequestId id = start_pair(scene, depth, depth == 2);
+    EngineCore& core = scene.engine().core();
+    scene.step_until("decode", [&] { return scene.engine().answer(id).tokens.size() >= 3; });
+    scene.step_until("preemption", [&] { return core.scheduler().preempt_youngest(); });
+    core.blocks().clear_cache();
+    scene.finish();
+    scene.expect(core.blocks().stats().paused_lost == 1, "lost ", core.blocks().stats().paused_lost, " times");
+    scene.expect(scene.engine().answer(id).usage.plans.size() == 2, "no second run");
+  }
+}
+
 // No room for all that was admitted: the youngest give way until the others are done.
 void preempt_for_pages(Scene& scene) {
   scene.runner_options().pages = 13;
@@ -60,6 +96,7 @@ void preempt_mid_prefill(Scene& scene) {
   const RequestId id = start_pair(scene, 1);
   scene.step_until("a chunk", [&] { return between_chunks(scene.engine().state(id), 2 * scene.block()); });
   scene.expect(scene.engine().core().scheduler().preempt_youngest(), "not preempted");
+  scene.engine().core().blocks().clear_cache();
   scene.finish();
   scene.expect(scene.engine().answer(id).usage.plans.size() == 2, scene.engine().answer(id).usage.plans.size(),
                " runs");
@@ -169,6 +206,7 @@ void slot_reuse(Scene& scene) {
 
 std::vector<Scenario> interruption_scenarios() {
   return {{"preempt-youngest", preempt_youngest},       {"preempt-for-pages", preempt_for_pages},
+          {"preempt-and-resume", preempt_and_resume},   {"preempt-and-lose-pages", preempt_and_lose_pages},
           {"preempt-mid-prefill", preempt_mid_prefill}, {"preempt-twice", preempt_twice},
           {"cancel-waiting", cancel_waiting},           {"cancel-between-chunks", cancel_between_chunks},
           {"cancel-in-a-chunk", cancel_in_a_chunk},     {"cancel-first-decode-step", cancel_first_decode_step},

@@ -117,7 +117,10 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
     const int64_t deltas = state->lists.deltas(state->generated() + state->in_flight);
     if (step.deltas + deltas > max_deltas_) continue;
     if (!make_room(*state, state->computed + 1, step)) {
-      if (state->spans_in_flight == 0 && state->status == RequestStatus::kRunning) preempt(*state);
+      // It waits with what it has: the others end, or take it. One that has all there is never fits, which is said when
+      // it comes to the head of the queue.
+      const bool alone = running_.size() == 1 && blocks_.images().size() == 0;
+      if (alone && state->spans_in_flight == 0) preempt(*state);
       continue;
     }
     step.spans.push_back(

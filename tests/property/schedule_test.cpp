@@ -45,6 +45,8 @@ TEST(Schedule, Nano) {
                            "hits of all but one token",
                            "images evicted",
                            "blocks evicted",
+                           "preempted requests resumed from their state",
+                           "kept states lost",
                            "runs that went on after a preemption",
                            "forced preemptions in a row",
                            "siblings",
