@@ -50,7 +50,7 @@ class CallParser {
   bool name();
   bool tag_end(std::vector<Delta>& out);
   bool parameters(std::vector<Delta>& out);
-  bool key(std::vector<Delta>& out);
+  bool key(bool at_end, std::vector<Delta>& out);
   bool value(std::vector<Delta>& out);
   bool value_end(std::vector<Delta>& out);
   bool body(std::vector<Delta>& out);
@@ -58,8 +58,9 @@ class CallParser {
   std::string_view rest() const { return std::string_view(pending_).substr(at_); }
   void take(size_t count) { at_ += count, scanned_ = 0; }
   void drop(size_t count);
+  void drop_text(std::string_view text);
   void enter(State state) { state_ = state, scanned_ = 0; }
-  void begin_value(std::string key, bool is_string, std::vector<Delta>& out);
+  void begin_value(std::vector<Delta>& out);
   void write_key(const std::string& key, std::vector<Delta>& out);
   void write_members(const Json::Object& members, std::vector<Delta>& out);
   void write_held(std::string_view text, std::vector<Delta>& out);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "protocol/answer_reader.h"
@@ -39,14 +40,14 @@ class ChatPolicy final : public TokenPolicy {
 
   void read(int32_t id);
 
-  const Tokenizer* tokenizer_;
-  ParserOptions parser_;
+  std::optional<int32_t> end_think_;       // </think>
+  std::vector<int32_t> not_in_reasoning_;  // ids that a grammar forbids before it is armed
   int64_t thinking_budget_;
   std::unique_ptr<TokenPolicy> grammar_;
   std::vector<int32_t> ids_;  // accepted
   int64_t armed_at_ = -1;     // tokens before the grammar's first; -1: still reasoning
   AnswerReader reader_;
-  std::vector<Kept> kept_;  // ascending; the first is the beginning
+  std::vector<Kept> kept_;  // ascending: the beginning and the last two
 };
 
 }  // namespace folio

@@ -23,10 +23,10 @@ enum class Role : uint8_t {
 struct ContentPart {
   enum class Kind : uint8_t { kText, kImage, kToolResult, kUnsupported };
   Kind kind = Kind::kText;
-  std::string text;                // kText: the text; kUnsupported: the name of its type
-  std::string image;               // kImage: its URL, or its bytes as a data: URL
-  std::string call_id;             // kToolResult: the call that it answers, "" if unknown
-  std::vector<ContentPart> parts;  // kToolResult: its content
+  std::string text{};                // kText: the text; kUnsupported: the name of its type
+  std::string image{};               // kImage: its URL, or its bytes as a data: URL
+  std::string call_id{};             // kToolResult: the call that it answers, "" if unknown
+  std::vector<ContentPart> parts{};  // kToolResult: its content
 };
 
 struct ToolCall {

@@ -20,7 +20,7 @@ enum class PromptEnd : uint8_t {
 };
 
 struct RenderOptions {
-  Thinking thinking;
+  Thinking thinking = {};
   PromptEnd end = PromptEnd::kGenerate;
 };
 

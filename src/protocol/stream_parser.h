@@ -53,17 +53,18 @@ class StreamParser {
   bool step(std::vector<Delta>& out);
   bool look_behind_wrapper(size_t at, size_t length, std::vector<Delta>& out);
   void release(size_t end, std::vector<Delta>& out);
-  void begin_calls(size_t newlines_end, size_t calls_begin, std::vector<Delta>& out);
-  void follow_calls(std::string_view text, std::vector<Delta>& out);
+  void begin_calls(size_t opener, size_t calls, std::vector<Delta>& out);
   void think_tag(bool closes);
   size_t before_block(size_t opener) const;
+  std::string_view rest() const { return std::string_view(pending_).substr(at_); }
 
   State state_;
   bool calls_;
   bool include_stop_;
   bool content_begun_ = false;  // more than white space
-  std::string pending_;         // text that is not given out yet
-  size_t space_end_ = 0;        // of the white space behind a wrapper at the end of pending_
+  std::string pending_;         // text that is not given out yet, from at_ on
+  size_t at_ = 0;
+  size_t space_end_ = 0;  // in rest(): how far there is white space behind a wrapper that is held
   StopStrings stops_;
   CallParser call_parser_;
 };
@@ -82,7 +83,7 @@ struct ParsedAnswer {
   void add(const std::vector<Delta>& deltas);
 };
 
-// "tool_calls" if a call was completed, else "length" or "stop" (protocol spec 3.3). A named tool_choice answers "stop"
+// "tool_calls" if a call was completed, else "stop" or "length" (protocol spec 3.3). A named tool_choice answers "stop"
 // instead of "tool_calls": that is the caller's to know.
 std::string_view chat_finish_reason(const StreamParser& parser, AnswerEnd end);
 
