@@ -8,5 +8,6 @@ namespace folio {
 void add_bench_ops(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
 void add_bench_engine(CLI::App& bench);
+void add_bench_serve(CLI::App& bench);
 
 }  // namespace folio

@@ -1,0 +1,242 @@
+#include "serve_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace folio {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Distribution& d) {
+  return {{"count", d.count}, {"mean", d.mean}, {"p50", d.p50}, {"p90", d.p90},
+          {"p95", d.p95},     {"p99", d.p99},   {"max", d.max}};
+}
+
+// How much later each event came than the earliest line t0 + k * interval that no event precedes.
+void add_lateness(const std::vector<double>& times, double interval, std::vector<double>& late) {
+  double origin = times.empty() ? 0 : times[0];
+  for (size_t k = 0; k < times.size(); ++k) origin = std::min(origin, times[k] - static_cast<double>(k) * interval);
+  for (size_t k = 0; k < times.size(); ++k) late.push_back(times[k] - static_cast<double>(k) * interval - origin);
+}
+
+// --- The chart -------------------------------------------------------------------------------------------------------
+
+struct Line {
+  std::string name;
+  int colour = 1;  // of the style sheet below
+  std::vector<double> values;
+};
+
+struct Panel {
+  std::string title, unit;
+  std::vector<Line> lines;
+};
+
+constexpr double kWidth = 300, kHeight = 210, kGap = 60, kLeft = 56, kTop = 92;
+
+// Three significant digits, no exponent.
+std::string number(double value) {
+  char text[32];
+  const int digits = value == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(std::abs(value)))), 0, 6);
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  std::string result = text;
+  if (result.find('.') != std::string::npos) {
+    while (result.ends_with('0')) result.pop_back();
+    if (result.ends_with('.')) result.pop_back();
+  }
+  return result;
+}
+
+double nice_ceiling(double value) {
+  if (!(value > 0)) return 1;
+  const double power = std::pow(10, std::floor(std::log10(value)));
+  for (const double step : {1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0}) {
+    if (step * power >= value) return step * power;
+  }
+  return 10 * power;
+}
+
+std::string escape(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+  return escaped;
+}
+
+std::string text_at(double x, double y, const std::string& style, const std::string& text) {
+  return concat("<text x=\"", number(x), "\" y=\"", number(y), "\" class=\"", style, "\">", escape(text), "</text>\n");
+}
+
+std::string draw_panel(const Panel& panel, const std::vector<std::string>& labels, double left) {
+  double highest = 0;
+  for (const Line& line : panel.lines)
+    highest = std::max(highest, *std::max_element(line.values.begin(), line.values.end()));
+  highest = nice_ceiling(highest);
+  const double bottom = kTop + kHeight;
+  std::string svg = text_at(left, kTop - 40, "title", panel.title);
+  double legend = left;
+  for (const Line& line : panel.lines) {
+    svg += concat("<circle cx=\"", number(legend + 4), "\" cy=\"", number(kTop - 23), "\" r=\"4\" class=\"fill",
+                  line.colour, "\"/>\n");
+    svg += text_at(legend + 14, kTop - 19, "small", line.name);
+    legend += 26 + 7.0 * static_cast<double>(line.name.size());
+  }
+  for (const double part : {0.0, 0.5, 1.0}) {
+    const double y = bottom - part * kHeight;
+    svg += concat("<line x1=\"", number(left), "\" x2=\"", number(left + kWidth), "\" y1=\"", number(y), "\" y2=\"",
+                  number(y), "\" class=\"grid\"/>\n");
+    svg += text_at(left - 8, y + 4, "small end", number(highest * part) + (part == 1.0 ? " " + panel.unit : ""));
+  }
+  const auto x_of = [&](size_t i) {
+    return labels.size() == 1 ? left + kWidth / 2
+                              : left + kWidth * static_cast<double>(i) / static_cast<double>(labels.size() - 1);
+  };
+  for (size_t i = 0; i < labels.size(); ++i) svg += text_at(x_of(i), bottom + 18, "small middle", labels[i]);
+  for (const Line& line : panel.lines) {
+    std::string path, points;
+    for (size_t i = 0; i < line.values.size(); ++i) {
+      const std::string x = number(x_of(i)), y = number(bottom - kHeight * line.values[i] / highest);
+      path += concat(i == 0 ? "M" : "L", x, " ", y);
+      points += concat("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"3.5\" class=\"fill", line.colour, "\"><title>",
+                       line.name, " ", number(line.values[i]), " ", panel.unit, "</title></circle>\n");
+    }
+    svg += concat("<path d=\"", path, "\" class=\"line", line.colour, "\"/>\n", points);
+  }
+  return svg;
+}
+
+constexpr const char* kStyle = R"(<style>
+  :root { color-scheme: light dark; --ink: #23211d; --muted: #66625a; --line: #e6e1d8; --a: #24735f; --b: #38699f; --c: #b5762a; }
+  @media (prefers-color-scheme: dark) {
+    :root { --ink: #ebe7de; --muted: #a8a297; --line: #45423c; --a: #6fc3a8; --b: #7fb0e3; --c: #dba65c; }
+  }
+  text { font: 12px system-ui, sans-serif; fill: var(--muted); }
+  .head { font-size: 17px; font-weight: 600; fill: var(--ink); }
+  .title { font-size: 14px; font-weight: 600; fill: var(--ink); }
+  .end { text-anchor: end; }
+  .middle { text-anchor: middle; }
+  .grid { stroke: var(--line); }
+  .line1, .line2, .line3 { fill: none; stroke-width: 2; stroke-linejoin: round; }
+  .line1 { stroke: var(--a); } .line2 { stroke: var(--b); } .line3 { stroke: var(--c); }
+  .fill1 { fill: var(--a); } .fill2 { fill: var(--b); } .fill3 { fill: var(--c); }
+</style>
+)";
+
+}  // namespace
+
+Distribution distribution(std::vector<double> sample) {
+  Distribution d;
+  d.count = std::ssize(sample);
+  if (sample.empty()) return d;
+  std::sort(sample.begin(), sample.end());
+  const auto quantile = [&](double share) {
+    const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sample.size())));
+    return sample[std::clamp<size_t>(rank, 1, sample.size()) - 1];
+  };
+  d.mean = std::accumulate(sample.begin(), sample.end(), 0.0) / static_cast<double>(sample.size());
+  d.p50 = quantile(0.5), d.p90 = quantile(0.9), d.p95 = quantile(0.95), d.p99 = quantile(0.99);
+  d.max = sample.back();
+  return d;
+}
+
+LevelReport summarise(const LevelResult& result, double interval) {
+  LevelReport report;
+  report.level = result.level;
+  report.seconds = result.seconds;
+  std::vector<double> first, per_token, between, whole, late;
+  std::vector<std::vector<double>> turns;
+  std::map<std::string, int64_t> errors;
+  for (const Answer& answer : result.answers) {
+    if (!answer.error.empty()) {
+      ++report.failed;
+      ++errors[answer.error];
+      continue;
+    }
+    ++report.answered;
+    report.prompt_tokens += answer.prompt_tokens;
+    report.cached_tokens += answer.cached_tokens;
+    report.output_tokens += answer.completion_tokens;
+    whole.push_back(answer.ended - answer.sent);
+    const std::vector<double>& times = answer.times;
+    if (times.empty()) continue;
+    first.push_back(times.front() - answer.sent);
+    turns.resize(std::max(turns.size(), static_cast<size_t>(answer.turn) + 1));
+    turns[static_cast<size_t>(answer.turn)].push_back(first.back());
+    for (size_t i = 1; i < times.size(); ++i) between.push_back(times[i] - times[i - 1]);
+    if (answer.completion_tokens > 1 && times.size() > 1) {
+      per_token.push_back((times.back() - times.front()) / static_cast<double>(answer.completion_tokens - 1));
+    }
+    if (interval > 0) add_lateness(times, interval, late);
+  }
+  report.first = distribution(std::move(first));
+  report.per_token = distribution(std::move(per_token));
+  report.between = distribution(std::move(between));
+  report.whole = distribution(std::move(whole));
+  report.late = distribution(std::move(late));
+  if (turns.size() > 1) {
+    for (std::vector<double>& turn : turns) report.first_of_turn.push_back(distribution(std::move(turn)));
+  }
+  report.errors.assign(errors.begin(), errors.end());
+  return report;
+}
+
+Json to_json(const LevelReport& report) {
+  Json json = {
+      {"concurrency", report.level.concurrency},
+      {"rate", report.level.rate},
+      {"seconds", report.seconds},
+      {"answered", report.answered},
+      {"failed", report.failed},
+      {"prompt_tokens", report.prompt_tokens},
+      {"cached_tokens", report.cached_tokens},
+      {"output_tokens", report.output_tokens},
+      {"requests_per_second", static_cast<double>(report.answered) / report.seconds},
+      {"output_tokens_per_second", static_cast<double>(report.output_tokens) / report.seconds},
+      {"total_tokens_per_second", static_cast<double>(report.prompt_tokens + report.output_tokens) / report.seconds},
+      {"ttft_seconds", to_json(report.first)},
+      {"tpot_seconds", to_json(report.per_token)},
+      {"itl_seconds", to_json(report.between)},
+      {"latency_seconds", to_json(report.whole)}};
+  if (report.late.count > 0) json["late_seconds"] = to_json(report.late);
+  for (const Distribution& turn : report.first_of_turn) json["ttft_seconds_of_turn"].push_back(to_json(turn));
+  json["errors"] = Json::object();
+  for (const auto& [message, count] : report.errors) json["errors"][message] = count;
+  return json;
+}
+
+std::string chart(const std::vector<LevelReport>& reports, const std::string& title) {
+  const bool by_rate = !reports.empty() && reports[0].level.rate > 0;
+  std::vector<std::string> labels;
+  Panel speed{"Output tokens per second", "tok/s", {{"all requests", 1, {}}}};
+  Panel first{"Time to first token", "ms", {{"p50", 1, {}}, {"p99", 3, {}}}};
+  Panel token{"Time per output token", "ms", {{"p50", 1, {}}, {"p99", 3, {}}, {"ITL p99", 2, {}}}};
+  for (const LevelReport& report : reports) {
+    labels.push_back(by_rate ? number(report.level.rate) : std::to_string(report.level.concurrency));
+    speed.lines[0].values.push_back(static_cast<double>(report.output_tokens) / report.seconds);
+    first.lines[0].values.push_back(1e3 * report.first.p50);
+    first.lines[1].values.push_back(1e3 * report.first.p99);
+    token.lines[0].values.push_back(1e3 * report.per_token.p50);
+    token.lines[1].values.push_back(1e3 * report.per_token.p99);
+    token.lines[2].values.push_back(1e3 * report.between.p99);
+  }
+  const double width = kLeft + 3 * kWidth + 2 * kGap + 24, height = kTop + kHeight + 56;
+  std::string svg = concat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", number(width), " ",
+                           number(height), "\" role=\"img\" aria-label=\"", escape(title), "\">\n", kStyle);
+  svg += text_at(kLeft, 28, "head", title);
+  double left = kLeft;
+  for (const Panel& panel : {speed, first, token}) {
+    svg += draw_panel(panel, labels, left);
+    left += kWidth + kGap;
+  }
+  svg += text_at(kLeft, kTop + kHeight + 42, "small",
+                 by_rate ? "over requests that arrive per second" : "over requests at once");
+  return svg + "</svg>\n";
+}
+
+}  // namespace folio
