@@ -18,6 +18,7 @@ constexpr int32_t kInside = 2;
 // About 50 us: longer than the gap between two ops of a step, short enough to leave the machine to others afterwards.
 constexpr int kSpins = 3000;
 
+// The processors that this process may use; none if the system does not say.
 std::vector<int> processor_list() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -27,7 +28,6 @@ std::vector<int> processor_list() {
       if (CPU_ISSET(cpu, &set)) list.push_back(cpu);
     }
   }
-  if (list.empty()) list.push_back(0);
   return list;
 }
 
@@ -41,17 +41,17 @@ void pin_to(int cpu) {
 
 }  // namespace
 
-int allowed_processors() { return static_cast<int>(processor_list().size()); }
+int allowed_processors() { return std::max(1, static_cast<int>(processor_list().size())); }
 
 ThreadPool::ThreadPool(int threads) {
   FOLIO_CHECK(threads >= 0, threads);
   const std::vector<int> processors = processor_list();
-  const int count = threads > 0 ? threads : static_cast<int>(processors.size());
+  const int count = threads > 0 ? threads : std::max(1, static_cast<int>(processors.size()));
   for (int thread = 1; thread < count; ++thread) {
-    const int cpu = processors[static_cast<size_t>(thread) % processors.size()];
+    const int cpu = processors.empty() ? -1 : processors[static_cast<size_t>(thread) % processors.size()];
     try {
       workers_.emplace_back([this, thread, cpu] {
-        pin_to(cpu);
+        if (cpu >= 0) pin_to(cpu);
         work(thread);
       });
     } catch (const std::system_error& error) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <map>
@@ -6,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/byte_letters.h"
 #include "base/error.h"
 #include "checkpoint/presets.h"
 
@@ -24,19 +26,15 @@ constexpr const char* kWords =
     "come since against go came right used take three";
 
 // UTF-8 of a code point below 0x800.
-std::string utf8(int code) {
+std::string utf8(char32_t code) {
   if (code < 0x80) return {static_cast<char>(code)};
   return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
 }
 
-// Printable characters that stand for the 256 bytes in byte-level vocabularies.
+// What the 256 bytes are spelled with.
 std::array<std::string, 256> byte_alphabet() {
   std::array<std::string, 256> alphabet;
-  int next = 256;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 0x21 && byte < 0x7f) || (byte >= 0xa1 && byte < 0xad) || byte >= 0xae;
-    alphabet[static_cast<size_t>(byte)] = utf8(printable ? byte : next++);
-  }
+  std::ranges::transform(byte_letters(), alphabet.begin(), utf8);
   return alphabet;
 }
 

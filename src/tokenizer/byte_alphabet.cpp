@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/byte_letters.h"
 #include "tokenizer/utf8.h"
 
 namespace folio {
@@ -11,21 +12,14 @@ namespace {
 constexpr char32_t kAlphabetEnd = 0x100 + 68;
 
 struct Alphabet {
-  std::array<char32_t, 256> of_byte{};
+  std::array<char32_t, 256> of_byte = byte_letters();
   std::array<int16_t, kAlphabetEnd> byte_of{};
 };
 
-// Printable bytes stand for themselves; the others, in ascending order, are U+0100 onward.
 constexpr Alphabet make_alphabet() {
   Alphabet alphabet;
   alphabet.byte_of.fill(-1);
-  char32_t moved = 0x100;
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    const char32_t letter = printable ? byte : moved++;
-    alphabet.of_byte[byte] = letter;
-    alphabet.byte_of[letter] = static_cast<int16_t>(byte);
-  }
+  for (size_t byte = 0; byte < 256; ++byte) alphabet.byte_of[alphabet.of_byte[byte]] = static_cast<int16_t>(byte);
   return alphabet;
 }
 

@@ -111,7 +111,20 @@ TEST_F(PublishedTokenizer, NearlyLinearOnOneMegabyteOfOneThing) {
   }
 }
 
-// At least 10 MB/s of English-like text on one core: words of the vocabulary, early ones more often, some unknown.
+// Seconds of one core for a look-up in a table of 4 MB that depends on the one before. A probe: a busy or slow machine
+// slows it down too.
+double probe_seconds() {
+  constexpr size_t count = 1000000;
+  std::vector<uint32_t> table(size_t{1} << 20);
+  const double start = now_seconds();
+  uint32_t sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += table[mix64(i + sum) % table.size()]++;
+  EXPECT_GT(sum, 0u);
+  return (now_seconds() - start) / count;
+}
+
+// English-like text on one core: words of the vocabulary, early ones more often, some unknown. A byte may cost as much
+// as one look-up of the probe; it takes about a quarter of it.
 TEST_F(PublishedTokenizer, Throughput) {
   if (!kMeasures) GTEST_SKIP() << "times mean nothing in this build";
   std::vector<std::string_view> words;
@@ -127,11 +140,17 @@ TEST_F(PublishedTokenizer, Throughput) {
     if (draw % 20 == 7) text += words[draw % words.size()].substr(1);  // a compound that is no token
     if (draw % 9 == 5) text += draw % 2 == 0 ? "," : ".\n";
   }
-  const double start = now_seconds();
-  const size_t count = tokenizer().encode(text).size();
-  const double rate = static_cast<double>(text.size()) / (now_seconds() - start) / 1e6;
-  RecordProperty("mb_per_s", std::to_string(rate));
-  EXPECT_GE(rate, 10) << count << " tokens";
+  // Interleaved, and the least of each: what else the machine does comes and goes.
+  double seconds = 1e9, probe = 1e9;
+  size_t count = 0;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    probe = std::min(probe, probe_seconds());
+    const double start = now_seconds();
+    count = tokenizer().encode(text).size();
+    seconds = std::min(seconds, (now_seconds() - start) / static_cast<double>(text.size()));
+  }
+  std::printf("  %.1f MB/s, %.2f probes a byte\n", 1e-6 / seconds, seconds / probe);
+  EXPECT_LE(seconds / probe, 1) << count << " tokens";
 }
 
 }  // namespace

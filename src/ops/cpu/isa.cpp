@@ -43,7 +43,8 @@ Isa choose_isa(const std::string& name) {
     fail(ErrorCode::kUnsupported, "this processor has no ", name, "; the widest set it has is ",
          isa_name(available.back()));
   }
-  fail(ErrorCode::kInvalidArgument, "unknown ISA \"", name, "\"; known are scalar, avx2 and avx512bf16");
+  fail(ErrorCode::kInvalidArgument, "unknown ISA \"", name,
+       "\"; known are scalar, avx2, avx512bf16 and, to run models, ref");
 }
 
 }  // namespace folio::cpu
