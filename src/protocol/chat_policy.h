@@ -13,8 +13,8 @@ namespace folio {
 
 struct ChatPolicyOptions {
   ParserOptions parser;
-  int64_t thinking_budget = -1;          // tokens of reasoning after which </think> is forced; -1: no limit
-  std::unique_ptr<TokenPolicy> grammar;  // what the text after the reasoning must obey; may be null
+  int64_t thinking_budget = -1;               // tokens of reasoning after which </think> is forced; -1: no limit
+  std::unique_ptr<TokenPolicy> grammar = {};  // what the text after the reasoning must obey; may be null
 };
 
 // Ends a request with the token that completes a stop string in its content, or that closes its block of calls, or

@@ -17,7 +17,7 @@ struct Delta {
     kCallEnd,    // its arguments are complete
   };
   Kind kind;
-  std::string text;
+  std::string text = {};
   int32_t call = 0;  // index of the call, from 0
   bool operator==(const Delta&) const = default;
 };

@@ -21,6 +21,27 @@ int hex_value(char c) {
 
 constexpr char32_t kNoEscape = 0xFFFFFFFF;
 
+// Where the keys of an object stand. Few are searched, many are hashed.
+class KeyPlaces {
+ public:
+  // The place of `key`, or where it will stand: behind the others.
+  size_t find_or_add(const std::string& key, const Json::Object& object) {
+    constexpr size_t kFew = 16;
+    if (object.size() < kFew) {
+      size_t place = 0;
+      while (place < object.size() && object[place].key != key) ++place;
+      return place;
+    }
+    if (places_.empty()) {
+      for (size_t i = 0; i < object.size(); ++i) places_.emplace(object[i].key, i);
+    }
+    return places_.try_emplace(key, object.size()).first->second;
+  }
+
+ private:
+  std::unordered_map<std::string, size_t> places_;
+};
+
 }  // namespace
 
 class JsonReader {
@@ -103,7 +124,7 @@ class JsonReader {
   Json read_object(int depth) {
     open(depth);
     Json::Object object;
-    std::unordered_map<std::string, size_t> places;
+    KeyPlaces places;
     if (!take('}')) {
       do {
         skip_space();
@@ -112,11 +133,10 @@ class JsonReader {
         skip_space();
         if (!take(':')) refuse("expected ':'");
         Json value = read_value(depth + 1);
-        const auto [place, is_new] = places.try_emplace(key, object.size());
-        if (is_new) {
-          object.push_back({std::move(key), std::move(value)});
+        if (const size_t place = places.find_or_add(key, object); place < object.size()) {
+          object[place].value = std::move(value);
         } else {
-          object[place->second].value = std::move(value);
+          object.push_back({std::move(key), std::move(value)});
         }
         skip_space();
       } while (take(','));

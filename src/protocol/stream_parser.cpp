@@ -31,6 +31,7 @@ StreamParser::StreamParser(ParserOptions options)
       call_parser_(std::move(options.tools)) {}
 
 void StreamParser::push(std::string_view text, std::vector<Delta>& out) {
+  if (state_ == State::kDone) return;
   if (state_ == State::kCalls) {
     call_parser_.push(text, out);
     return;

@@ -19,9 +19,9 @@ namespace folio {
 struct ParserOptions {
   AnswerStart start = AnswerStart::kContent;
   bool calls = false;  // the request has tools and does not forbid them; else call markup is text like any other
-  std::shared_ptr<const std::vector<Tool>> tools;  // for the types of arguments; may be null
-  std::vector<std::string> stops;                  // looked for in the content alone; none is empty
-  bool include_stop = false;                       // the stop string that was found is content
+  std::shared_ptr<const std::vector<Tool>> tools = {};  // for the types of arguments; may be null
+  std::vector<std::string> stops = {};                  // looked for in the content alone; none is empty
+  bool include_stop = false;                            // the stop string that was found is content
 };
 
 // Takes text in parts of any size and appends what is certain to a list of deltas. The concatenation of all deltas does

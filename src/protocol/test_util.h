@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/rng.h"
 #include "protocol/stream_parser.h"
+#include "tokenizer/tokenizer_test_util.h"
 
 namespace folio {
 
@@ -42,10 +44,17 @@ class Draws {
   uint64_t counter_ = 0;
 };
 
+// The published tokenizer, loaded once; null when tools/fetch_tokenizer.py has not been run.
+inline const Tokenizer* published() {
+  static const std::unique_ptr<const Tokenizer> tokenizer =
+      published_tokenizer() ? std::make_unique<Tokenizer>(Tokenizer::load(*published_tokenizer())) : nullptr;
+  return tokenizer.get();
+}
+
 // A string member that must be there.
 inline std::string text_of(const Json& object, const char* key) { return *object.find(key)->string(); }
 
-// Where a text is cut before it is pushed: offsets, ascending.
+// The answer in `text`, pushed in parts that end at the offsets `cuts` (ascending), and its finish reason.
 inline ParsedAnswer parse_answer(const ParserOptions& options, const std::string& text, const std::vector<size_t>& cuts,
                                  AnswerEnd end, std::string* reason = nullptr) {
   StreamParser parser(options);
