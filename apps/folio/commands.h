@@ -14,6 +14,7 @@ void add_logits(CLI::App& app);
 void add_make_checkpoint(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_run(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_detokenize(CLI::App& app);
 void add_validate(CLI::App& app);

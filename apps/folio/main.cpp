@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   folio::add_make_checkpoint(app);
   folio::add_inspect(app);
   folio::add_run(app);
+  folio::add_serve(app);
   folio::add_tokenize(app);
   folio::add_detokenize(app);
   folio::add_validate(app);

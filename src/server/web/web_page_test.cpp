@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "base/error.h"
+
 namespace folio {
 namespace {
 
@@ -59,7 +61,7 @@ TEST(WebPage, RefersToNothingElsewhere) {
   for (const WebFile& file : web_files()) {
     const std::string body(file.body);
     for (std::sregex_iterator match(body.begin(), body.end(), reference), end; match != end; ++match) {
-      EXPECT_NE(find_web_file("/" + (*match)[1].str()), nullptr) << file.path << ": " << (*match)[0];
+      EXPECT_NE(find_web_file(concat("/", (*match)[1].str())), nullptr) << file.path << ": " << (*match)[0];
     }
     for (const char* refused : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "@import",
                                 "<style", " style=", " onclick="}) {

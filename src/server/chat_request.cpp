@@ -1,0 +1,86 @@
+#include "server/chat_request.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "protocol/answer_reader.h"
+#include "protocol/chat_policy.h"
+#include "server/api_error.h"
+#include "server/token_policies.h"
+
+namespace folio {
+namespace {
+
+bool calls_forced(const ToolChoice& choice) {
+  return choice.kind == ToolChoice::Kind::kRequired || choice.kind == ToolChoice::Kind::kNamed;
+}
+
+void add_policies(const ChatRequest& chat, const ParserOptions& parser, const Tokenizer& tokenizer, Request& request) {
+  const bool needed = parser.calls || !parser.stops.empty() || chat.thinking_budget >= 0;
+  for (int32_t i = 0; i < request.choices; ++i) {
+    std::vector<std::shared_ptr<TokenPolicy>> parts;
+    if (needed) {
+      ChatPolicyOptions options{.parser = parser, .thinking_budget = chat.thinking_budget, .grammar = nullptr};
+      parts.push_back(std::make_shared<ChatPolicy>(tokenizer, std::move(options)));
+    }
+    if (chat.allowed_ids != nullptr) parts.push_back(std::make_shared<AllowedIdsPolicy>(chat.allowed_ids));
+    if (auto policy = chain_policies(std::move(parts))) request.policies.push_back(std::move(policy));
+  }
+}
+
+}  // namespace
+
+void check_tool_choice(const ChatRequest& chat) {
+  const bool forced = calls_forced(chat.tool_choice);
+  if (forced && chat.tools.empty()) {
+    throw ApiError(400, "`tool_choice` needs `tools`: give at least one tool.", "tool_choice");
+  }
+  if (chat.tool_choice.kind == ToolChoice::Kind::kNamed && find_tool(chat.tools, chat.tool_choice.name) == nullptr) {
+    throw ApiError(400, concat("`tool_choice`: there is no tool named \"", chat.tool_choice.name, "\" in `tools`."),
+                   "tool_choice");
+  }
+  if (forced && chat.format.content != GrammarSpec::Content::kNone) {
+    throw ApiError(400,
+                   "A `tool_choice` that forces a call and a format of the content exclude each other: leave one out.",
+                   "tool_choice");
+  }
+}
+
+Prompt render_chat(ChatRequest& chat, const ServedModel& model) {
+  if (has_images(chat.messages)) {
+    throw ApiError(400, "Images are not supported by this server: send text only.", "messages");
+  }
+  if (chat.tool_choice.kind != ToolChoice::Kind::kNone) attach_tools(chat.messages, chat.tools);
+  if (model.schema_in_prompt && chat.shown_format) attach_response_format(chat.messages, *chat.shown_format);
+  return render(chat.messages, {.thinking = chat.thinking, .end = chat.end});
+}
+
+ChatPlan plan_chat(ChatRequest chat, const ApiContext& context) {
+  const ServedModel& model = context.model;
+  check_tool_choice(chat);
+  if (calls_forced(chat.tool_choice) || chat.format.content != GrammarSpec::Content::kNone) {
+    throw ApiError(501, "Constrained decoding is not built yet.");
+  }
+  Prompt prompt = render_chat(chat, model);
+  check_text_length(prompt.text.size(), model);
+  ChatPlan plan;
+  plan.parser.start = prompt.answer;
+  plan.parser.calls = !chat.tools.empty() && chat.tool_choice.kind != ToolChoice::Kind::kNone;
+  plan.parser.stops = chat.stops.strings;
+  plan.parser.include_stop = chat.stops.include;
+  plan.parser.tools = std::make_shared<const std::vector<Tool>>(chat.tools);
+  plan.named_call = chat.tool_choice.kind == ToolChoice::Kind::kNamed;
+  plan.request = std::make_shared<Request>(chat.sampling);
+  Request& request = *plan.request;
+  request.prompt = prompt.tokens(*model.tokenizer, model.special_in_user_text);
+  limit_tokens(request, chat.max_tokens, model.default_max_tokens, model.max_model_len);
+  if (!request.ignore_eos) {
+    const std::vector<int32_t> ends = chat_stop_ids(*model.tokenizer);
+    request.stop_ids.insert(request.stop_ids.end(), ends.begin(), ends.end());
+  }
+  add_policies(chat, plan.parser, *model.tokenizer, request);
+  plan.text = std::move(prompt.text);
+  return plan;
+}
+
+}  // namespace folio

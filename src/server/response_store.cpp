@@ -1,0 +1,53 @@
+#include "server/response_store.h"
+
+namespace folio {
+namespace {
+
+size_t size_of(const StoredResponse& response) {
+  size_t bytes = response.body.size();
+  for (const Message& message : response.messages) {
+    bytes += sizeof(Message) + message.reasoning.size();
+    for (const ContentPart& part : message.content) bytes += sizeof part + part.text.size();
+    for (const ToolCall& call : message.tool_calls) bytes += json_text(call.arguments).size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void ResponseStore::put(const std::string& id, StoredResponse response) {
+  const size_t bytes = size_of(response);
+  auto kept = std::make_shared<const StoredResponse>(std::move(response));
+  const std::lock_guard lock(mutex_);
+  if (bytes > max_bytes_) return;
+  while (!order_.empty() && (entries_.size() >= max_responses_ || bytes_ + bytes > max_bytes_)) drop_oldest();
+  entries_[id] = {std::move(kept), bytes};
+  order_.push_back(id);
+  bytes_ += bytes;
+}
+
+void ResponseStore::drop_oldest() {
+  const auto entry = entries_.find(order_.front());
+  if (entry != entries_.end()) {
+    bytes_ -= entry->second.bytes;
+    entries_.erase(entry);
+  }
+  order_.pop_front();
+}
+
+std::shared_ptr<const StoredResponse> ResponseStore::find(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(id);
+  return entry == entries_.end() ? nullptr : entry->second.response;
+}
+
+bool ResponseStore::erase(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(id);
+  if (entry == entries_.end()) return false;
+  bytes_ -= entry->second.bytes;
+  entries_.erase(entry);
+  return true;
+}
+
+}  // namespace folio
