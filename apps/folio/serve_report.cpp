@@ -39,7 +39,7 @@ struct Panel {
   std::vector<Line> lines;
 };
 
-constexpr double kWidth = 300, kHeight = 210, kGap = 60, kLeft = 56, kTop = 92;
+constexpr double kWidth = 300, kHeight = 210, kGap = 66, kLeft = 70, kTop = 92;
 
 // Three significant digits, no exponent.
 std::string number(double value) {

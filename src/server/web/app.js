@@ -69,12 +69,15 @@ function setStatus(state, text) {
 }
 
 let known = false;  // whether the list of models has been read
+let asked = false;  // whether a key has been asked for: once unasked, then when something is sent
 
 async function checkServer() {
   try {
     await request('health', { ask: false });
     if (!known) {
-      const { data } = await (await request('v1/models')).json();
+      const ask = !asked;
+      asked = true;
+      const { data } = await (await request('v1/models', { ask })).json();
       setModels(data);
       known = true;
       byId('status-text').title = data.map(({ id }) => id).join(', ');
