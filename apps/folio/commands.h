@@ -13,6 +13,7 @@ void add_fuzz(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_make_checkpoint(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_render(CLI::App& app);
 void add_run(CLI::App& app);
 void add_serve(CLI::App& app);
 void add_tokenize(CLI::App& app);

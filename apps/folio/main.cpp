@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   folio::add_logits(app);
   folio::add_make_checkpoint(app);
   folio::add_inspect(app);
+  folio::add_render(app);
   folio::add_run(app);
   folio::add_serve(app);
   folio::add_tokenize(app);

@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "commands.h"
-#include "default_model.h"
 #include "tokenizer/compressed_vocab.h"
 #include "tokenizer/token_ids.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer_flags.h"
 
 namespace folio {
 namespace {
@@ -25,11 +25,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxInputBytes = size_t{1} << 30;
-
-struct TokenizerFlags {
-  std::string model;
-  std::string file;
-};
 
 struct TokenizeFlags {
   TokenizerFlags tokenizer;
@@ -50,19 +45,6 @@ struct DetokenizeFlags {
   bool json = false;
   bool json_lines = false;
 };
-
-void add_tokenizer_flags(CLI::App& command, TokenizerFlags& flags) {
-  auto* model = command
-                    .add_option("--model", flags.model,
-                                "Checkpoint directory with a tokenizer.json (default: the built-in model)")
-                    ->type_name("DIR");
-  command.add_option("--tokenizer", flags.file, "A tokenizer.json by itself")->type_name("FILE")->excludes(model);
-}
-
-Tokenizer load_tokenizer(const TokenizerFlags& flags) {
-  if (!flags.file.empty()) return Tokenizer::load(flags.file);
-  return Tokenizer::load(flags.model.empty() ? default_model_dir() : flags.model);
-}
 
 std::string read_stdin() {
   std::string content;
