@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tokenizer/token_policy.h"
@@ -13,8 +14,8 @@
 
 namespace folio {
 
-class LazyAutomaton;
 class GrammarVocabulary;
+class MaskedAutomaton;
 
 // A function that the answer may call.
 struct GrammarTool {
@@ -32,21 +33,20 @@ struct GrammarSpec {
     kChoice,      // one of `choices`
   };
   Content content = Content::kNone;
-  std::string text;
-  std::vector<std::string> choices;
-  std::vector<GrammarTool> tools;  // tool_choice "required": all declared tools; a named one: that one alone
-  bool parallel_calls = true;      // more than one call is allowed
+  std::string text = {};
+  std::vector<std::string> choices = {};
+  std::vector<GrammarTool> tools = {};  // tool_choice "required": all declared tools; a named one: that one alone
+  bool parallel_calls = true;           // more than one call is allowed
 };
 
 // A compiled grammar. Immutable for its users and safe to share between requests and threads.
-class Grammar {
+class Grammar : public std::enable_shared_from_this<Grammar> {
  public:
   ~Grammar();
 
   // A policy for one choice of a request, at the beginning of the content: behind </think> where the model reasons. It
   // masks what may not come next; the end of sentence is allowed where the text is complete, and the token after which
-  // nothing else could come ends the request (kStop). Independent of all other policies of the grammar, which must be
-  // held by a shared_ptr.
+  // nothing else could come ends the request (kStop). Independent of all other policies of the grammar.
   std::unique_ptr<TokenPolicy> make_policy() const;
 
   // Whether `text` is complete under the grammar. Markup tokens of call blocks are read from their spelling.
@@ -60,7 +60,7 @@ class Grammar {
   struct Parts;
   explicit Grammar(std::unique_ptr<Parts> parts);
   // The automaton that new policies run on; a fresh one when the last has grown too large.
-  std::shared_ptr<LazyAutomaton> automaton() const;
+  std::shared_ptr<MaskedAutomaton> automaton() const;
   std::unique_ptr<Parts> parts_;
 };
 
