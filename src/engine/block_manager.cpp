@@ -60,8 +60,20 @@ void BlockManager::resume_at(RequestState& state, const Resume& resume) {
   }
   state.usage.plans.push_back({.start = resume.start,
                                .resume = resume.hit,
-                               .decoder_start = *state.decoder_start,
+                               .decoder_start = state.decoder_start,
                                .known = std::ssize(state.tokens)});
+}
+
+int32_t BlockManager::take_slot() {
+  const auto slot = states_.ids().allocate();
+  FOLIO_CHECK(slot.has_value());
+  return *slot;
+}
+
+int32_t BlockManager::take_page() {
+  const auto page = pages_.allocate();
+  FOLIO_CHECK(page.has_value());
+  return *page;
 }
 
 bool BlockManager::make_room(std::span<const int32_t> claimed, int64_t fresh, std::optional<ImageId> spared) {
@@ -75,10 +87,11 @@ bool BlockManager::admit(RequestState& state) {
   FOLIO_CHECK(state.slot < 0 && state.pages.empty());
   if (states_.ids().available() == 0) return false;
   if (state.paused) {
-    // Its image may have been reserved for the step that is being put together.
-    const bool whole = paused_is_whole(state);
-    if (whole && images_.state(state.paused->image) == ImageState::kCopying) return false;
-    if (whole && go_on(state)) return true;
+    const PausedRun paused = *state.paused;
+    const bool whole = is_whole(paused);
+    // The image may have been reserved for the step that is being put together.
+    if (whole && images_.state(paused.image) == ImageState::kCopying) return false;
+    if (whole && go_on(state, paused)) return true;
     if (!whole) {
       ++stats_.paused_lost;
       begin_anew(state);
@@ -93,12 +106,12 @@ bool BlockManager::admit(RequestState& state) {
   if (config_.prefix_cache && !state.request->wants_prompt_rows) {
     match = index_.match(state.hashes, state.tokens, exact);
     PrefixMatch usable = match;
-    if (!config_.encoder_replay && *state.decoder_start > 0) {
+    if (!config_.encoder_replay && state.decoder_start > 0) {
       // An image holds no decoder rows of this request: it resumes before them.
-      const auto blocks = static_cast<size_t>(*state.decoder_start / geometry_.inputs().block_size);
+      const auto blocks = static_cast<size_t>(state.decoder_start / geometry_.inputs().block_size);
       if (usable.hashes.size() > blocks) usable.hashes.resize(blocks);
     }
-    resume = transfer_->resume(usable, config_.encoder_replay ? exact : *state.decoder_start == 0);
+    resume = transfer_->resume(usable, config_.encoder_replay ? exact : state.decoder_start == 0);
   }
   const int64_t shared = resume.blocks(geometry_.inputs().block_size);
   const std::span<const int32_t> claimed(match.pages.data(), static_cast<size_t>(shared));
@@ -114,7 +127,7 @@ bool BlockManager::admit(RequestState& state) {
     begin_anew(state);
   }
   state.rungs = transfer_->admit(match, resume, fresh);
-  state.slot = *states_.ids().allocate();
+  state.slot = take_slot();
   if (resume.image) copies_.restore(*resume.image, state.slot, state.image_owner());
   for (const int32_t page : claimed) {
     pages_.claim(page);
@@ -130,13 +143,13 @@ bool BlockManager::fork(const RequestState& parent, RequestState& child) {
   const int64_t full = parent.computed / geometry_.inputs().block_size;
   const bool partial = full * geometry_.inputs().block_size < parent.computed;
   if (states_.ids().available() == 0 || pages_.available() < (partial ? 1 : 0)) return false;
-  child.slot = *states_.ids().allocate();
+  child.slot = take_slot();
   for (int64_t i = 0; i < full; ++i) {
     pages_.claim(parent.pages[static_cast<size_t>(i)]);
     child.pages.push_back(parent.pages[static_cast<size_t>(i)]);
   }
   if (partial) {
-    child.pages.push_back(*pages_.allocate());
+    child.pages.push_back(take_page());
     const StateCopies::Move page{.source = parent.pages[static_cast<size_t>(full)], .destination = child.pages.back()};
     copies_.copy_pages({&page, 1});
   }
@@ -191,7 +204,7 @@ void BlockManager::keep_image(RequestState& state) {
   if (position / block > state.hashes.size()) return;
   if (!transfer_->keep(state.rungs, position, position > state.prompt_length())) return;
   // The prefix itself may be published a step later; an image is never found before it.
-  const ImageKey key{.prefix = state.hashes.prefix(state.chain, position), .exact = *state.decoder_start == 0};
+  const ImageKey key{.prefix = state.hashes.prefix(state.chain, position), .exact = state.decoder_start == 0};
   if (const auto image = images_.begin_store(key)) copies_.store(*image, state.slot);
   state.rungs.passed(position);
 }
@@ -235,15 +248,13 @@ std::optional<PausedRun> BlockManager::pause(RequestState& state) {
   return paused;
 }
 
-bool BlockManager::paused_is_whole(const RequestState& state) const {
-  return images_.contains(state.paused->image) &&
-         std::ranges::all_of(state.paused->pages, [&](const PausedRun::Page& left) {
+bool BlockManager::is_whole(const PausedRun& paused) const {
+  return images_.contains(paused.image) && std::ranges::all_of(paused.pages, [&](const PausedRun::Page& left) {
            return left.kept || pages_.content(left.page) == left.content;
          });
 }
 
-bool BlockManager::go_on(RequestState& state) {
-  const PausedRun& paused = *state.paused;
+bool BlockManager::go_on(RequestState& state, const PausedRun& paused) {
   std::vector<int32_t> claimed;
   for (const PausedRun::Page& left : paused.pages) {
     if (!left.kept) claimed.push_back(left.page);
@@ -251,7 +262,7 @@ bool BlockManager::go_on(RequestState& state) {
   const int64_t fresh = geometry_.pages_for(std::ssize(state.tokens) + 1) - std::ssize(paused.pages);
   if (!make_room(claimed, fresh, paused.image)) return false;
   images_.take_kept_pages(paused.image);
-  state.slot = *states_.ids().allocate();
+  state.slot = take_slot();
   copies_.restore(paused.image, state.slot, state.image_owner());
   for (const int32_t page : claimed) pages_.claim(page);
   for (const PausedRun::Page& left : paused.pages) state.pages.push_back(left.page);

@@ -89,12 +89,14 @@ class BlockManager {
   void watch(BlockWatcher* watcher) { watcher_ = watcher; }
 
  private:
+  int32_t take_slot();  // one must be free
+  int32_t take_page();
   void resume_at(RequestState& state, const Resume& resume);
   // Makes `fresh` pages available beside `claimed`, giving up images other than `spared` if that is enough.
   bool make_room(std::span<const int32_t> claimed, int64_t fresh, std::optional<ImageId> spared);
   std::optional<PausedRun> pause(RequestState& state);
-  bool paused_is_whole(const RequestState& state) const;
-  bool go_on(RequestState& state);
+  bool is_whole(const PausedRun& paused) const;
+  bool go_on(RequestState& state, const PausedRun& paused);
   // Forgets what it has run.
   void begin_anew(RequestState& state);
 

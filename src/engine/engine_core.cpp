@@ -97,7 +97,7 @@ void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
     RequestState& state = *span.state;
     RequestSpan row_span{.slot = state.slot};
     row_span.window_floor = static_cast<int32_t>(state.window_floor);
-    row_span.decoder_start = static_cast<int32_t>(*state.decoder_start);
+    row_span.decoder_start = static_cast<int32_t>(state.decoder_start);
     row_span.write_from = static_cast<int32_t>(state.write_from);
     if (state.restart) {
       row_span.restart = 1;
@@ -111,7 +111,7 @@ void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
     for (int64_t p = span.begin; p < span.begin + span.rows; ++p) {
       const RowInput input = span.decoding ? RowInput{.source = RowSource::kLastToken, .value = 0}
                                            : RowInput{.value = state.tokens[static_cast<size_t>(p)]};
-      builder.add_row(input, false, p >= *state.decoder_start);
+      builder.add_row(input, false, p >= state.decoder_start);
       const bool last = p + 1 == span.begin + span.rows;
       if (span.samples && last) {
         builder.add_sampled_row(state.sampling);

@@ -1,7 +1,7 @@
 #include "engine/fuzz_check.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #include "base/error.h"
 #include "engine/fuzz_case.h"
@@ -9,7 +9,7 @@
 namespace folio {
 namespace {
 
-bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
 bool ended(const Answer& answer) {
   return answer.reason == FinishReason::kStop || answer.reason == FinishReason::kLength;

@@ -23,10 +23,11 @@ void AnswerSink::on_prompt_logprobs(std::span<const TokenOutput> tokens) {
   }
 }
 
-void AnswerSink::on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string&) {
+void AnswerSink::on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) {
   Answer& answer = answers_[static_cast<size_t>(choice)];
   answer.reason = reason;
   answer.usage = usage;
+  answer.message = message;
   talked_on_ = talked_on_ || answer.finishes++ > 0;
 }
 

@@ -16,6 +16,7 @@ struct Answer {
   std::vector<float> logprobs;
   std::vector<TopLogprob> top;  // as many for each as the request asks for
   FinishReason reason = FinishReason::kLength;
+  std::string message;
   Usage usage;
   int finishes = 0;
 };

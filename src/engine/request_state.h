@@ -70,9 +70,8 @@ struct RequestState {
   // Whose private image it is: siblings share a request's id.
   RequestId image_owner() const { return id * kMaxChoices + choice; }
 
-  // Constants of the run (ops/rows.h, RequestSpan). decoder_start is fixed at first admission and kept over
-  // preemptions.
-  std::optional<int64_t> decoder_start;
+  // Constants of the run (ops/rows.h, RequestSpan). decoder_start is fixed at submission and kept over preemptions.
+  int64_t decoder_start = 0;
   int64_t window_floor = 0;
   int64_t write_from = 0;
   bool restart = false;  // the next span begins the slot anew

@@ -139,6 +139,11 @@ void refusals(Scene& scene) {
     for (const RequestId id : {too_long, no_pages}) {
       s.expect(s.engine().answer(id).reason == FinishReason::kRefused, "request ", id, " was not refused");
     }
+    // As in docs/admission.md.
+    const std::string context = concat("the prompt has ", s.context(), " tokens and the context holds ", s.context());
+    const std::string pages = concat("needs 7 pages for ", 6 * s.block(), " tokens, the pool has 5");
+    s.expect(s.engine().answer(too_long).message.starts_with(context), s.engine().answer(too_long).message);
+    s.expect(s.engine().answer(no_pages).message.starts_with(pages), s.engine().answer(no_pages).message);
     s.expect(s.engine().answer(fits).reason == FinishReason::kLength, "a request that fits was not served");
   });
 }

@@ -192,7 +192,7 @@ bool Scheduler::schedule_chunk(RequestState& state, ScheduledStep& step, int64_t
   });
   if (has_siblings && due == 1) fork_siblings(state);
   if (has_siblings && due > 1) --due;
-  const bool tail_together = tail_fits_ && *state.decoder_start > 0 && !has_siblings && state.usage.preemptions == 0;
+  const bool tail_together = tail_fits_ && state.decoder_start > 0 && !has_siblings && state.usage.preemptions == 0;
   const bool prompt_rows = state.request->wants_prompt_rows && state.computed < state.prompt_length();
   const int64_t heads = max_head_rows_ - step.head_rows;
   if (heads == 0) return false;
