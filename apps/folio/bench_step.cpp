@@ -213,7 +213,7 @@ void add_bench_step(CLI::App& bench) {
   command->add_option("--steps", flags->steps, "Decode steps to measure")->type_name("N")->check(CLI::Range(1, 100000));
   command->add_option("--repeats", flags->repeats, "Prefills to measure")->type_name("N")->check(CLI::Range(1, 1000));
   command->add_flag("--json", flags->json, "Print one JSON object");
-  add_model_flags(*command, flags->model);
+  add_model_flags(*command, flags->model, true);
   command->callback([flags] { bench_step(*flags); });
 }
 

@@ -55,10 +55,7 @@ int64_t count_compressed_ids(const std::string& tokenizer_path) {
   return compressed_vocabulary(Tokenizer::load(tokenizer_path)).count;
 }
 
-std::string default_model_dir() {
-  std::fprintf(stderr, "folio: no --model given: using the built-in random model, whose text is noise\n");
-  return preset_model_dir(kDefaultPreset);
-}
+std::string default_model_dir() { return preset_model_dir(kDefaultPreset); }
 
 std::string preset_model_dir(const std::string& preset) {
   const fs::path dir = cache_directory() / concat(preset, "-", kSeed, "-r", kRevision);

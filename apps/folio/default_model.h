@@ -7,8 +7,7 @@
 namespace folio {
 
 // Directory of the default model: a small checkpoint with seeded random weights, made on first use in the user's cache
-// directory ($XDG_CACHE_HOME/folio or ~/.cache/folio). Says on stderr what it is. Throws Error(kInvalidArgument) when
-// there is no place to put it.
+// directory ($XDG_CACHE_HOME/folio or ~/.cache/folio). Throws Error(kInvalidArgument) when there is no place to put it.
 std::string default_model_dir();
 
 // Directory of the random checkpoint of `preset` in the same place, made on first use, with progress on a terminal.

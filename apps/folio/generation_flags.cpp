@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model_flags.h"
 
 namespace folio {
 namespace {
@@ -48,6 +49,7 @@ void add_generation_flags(CLI::App& command, GenerationFlags& flags) {
       ->group(group);
   command.add_option("--seed", sampling.seed, "Seed of the draws; the same seed gives the same text")
       ->type_name("N")
+      ->check(seed_check())
       ->group(group);
   command
       .add_option("--repetition-penalty", flags.repetition_penalty,

@@ -136,12 +136,15 @@ void logits(const Flags& flags) {
   TraceFile trace;
   std::vector<float> rows;                    // of a trace, whose tensors are known at the end only
   std::unique_ptr<SafetensorsWriter> writer;  // without a trace logits are written as they come
-  if (!flags.trace) writer = std::make_unique<SafetensorsWriter>(flags.out, tensors, metadata);
+  // With one the tensors are known at the end; that the file can be written is known now.
+  writer = std::make_unique<SafetensorsWriter>(flags.out, tensors, metadata);
+  if (flags.trace) writer.reset();
 
   Sequence sequence(runner);
   sequence.skip_to(length);  // its pages, for both passes
   StepBuilder& builder = runner.builder();
   const bool progress = isatty(STDERR_FILENO) != 0;
+  note_default_model(flags.model);
   catch_interrupts();
   const auto in_image = [&](int64_t p) { return p >= image_first && p < image_end; };
   // Positions begin .. end-1 in chunks, those from decoder_start on in all layers.
@@ -241,7 +244,7 @@ void add_logits(CLI::App& app) {
           "Encoder bounded replay: the first HIT positions are in the cache, and the run starts again at START")
       ->type_name("HIT:START");
   command->add_flag("--trace", flags->trace, "Write intermediates too");
-  add_model_flags(*command, flags->model);
+  add_model_flags(*command, flags->model, true);
   command->callback([flags] { logits(*flags); });
 }
 

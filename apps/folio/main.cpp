@@ -34,10 +34,17 @@ int flush_output() {
   return 1;
 }
 
-}  // namespace
+// What the command does not know among the arguments: "" if nothing. It says more about a misspelt flag than that the
+// right one is missing.
+std::string unknown_argument(const CLI::App& app) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  const auto flag =
+      std::find_if(unknown.begin(), unknown.end(), [](const std::string& a) { return a.starts_with('-'); });
+  if (flag != unknown.end()) return "unknown flag " + *flag;
+  return unknown.empty() ? "" : "unexpected argument '" + unknown.front() + "'";
+}
 
-int main(int argc, char** argv) {
-  CLI::App app{"Folio: a native runtime for DeepSeek-V4.1"};
+void add_commands(CLI::App& app) {
   app.set_version_flag("--version", FOLIO_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(44);
@@ -54,7 +61,11 @@ int main(int argc, char** argv) {
   folio::add_tokenize(app);
   folio::add_detokenize(app);
   folio::add_validate(app);
+}
 
+int run(int argc, char** argv) {
+  CLI::App app{"Folio: a native runtime for DeepSeek-V4.1"};
+  add_commands(app);
   try {
     if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
       throw folio::Error(folio::ErrorCode::kInvalidArgument,
@@ -67,9 +78,18 @@ int main(int argc, char** argv) {
   } catch (const CLI::RuntimeError& status) {  // a command that ends with a status of its own
     return status.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "folio: %s (see folio %s--help)\n", error.what(),
+    const std::string unknown = unknown_argument(app);
+    std::fprintf(stderr, "folio: %s (see folio %s--help)\n", unknown.empty() ? error.what() : unknown.c_str(),
                  app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
     return 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
   } catch (const folio::Error& error) {
     std::cout.flush();
     std::fprintf(stderr, "folio: %s\n", error.what());

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -33,7 +34,7 @@ int64_t parse_memory_budget(const std::string& text) {
 
 }  // namespace
 
-void add_model_flags(CLI::App& command, ModelFlags& flags) {
+void add_model_flags(CLI::App& command, ModelFlags& flags, bool chooses_rows) {
   const std::string group = "Model and machine";
   RunnerOptions& runner = flags.runner;
   command.add_option("--model", flags.model, "Checkpoint directory (default: the built-in model)")
@@ -54,7 +55,9 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->check(CLI::IsMember({"fp4"}))
       ->group(group);
   command.add_option("--block-size", runner.block_size, "Tokens of a PAGE, 16 or more")->type_name("N")->group(group);
-  command.add_option("--max-num-batched-tokens", runner.max_rows, "Rows of a step")->type_name("N")->group(group);
+  if (!chooses_rows) {
+    command.add_option("--max-num-batched-tokens", runner.max_rows, "Rows of a step")->type_name("N")->group(group);
+  }
   command
       .add_option("--memory-budget,--gpu-memory-utilization", flags.memory_budget,
                   "Share of the free memory, or a size such as 12G")
@@ -73,6 +76,11 @@ CLI::Validator seed_check() {
 }
 
 std::string model_dir(const ModelFlags& flags) { return flags.model.empty() ? default_model_dir() : flags.model; }
+
+void note_default_model(const ModelFlags& flags) {
+  if (!flags.model.empty()) return;
+  std::fprintf(stderr, "folio: no --model given: using the built-in random model, whose text is noise\n");
+}
 
 RunnerOptions runner_options(const ModelFlags& flags) {
   if (flags.device == "cuda") {

@@ -17,14 +17,17 @@ struct ModelFlags {
   RunnerOptions runner;
 };
 
-// Declares --model, --device, --isa, --threads, the cache flags and --memory-budget on `command`.
-void add_model_flags(CLI::App& command, ModelFlags& flags);
+// Declares --model, --device, --isa, --threads, the cache flags and --memory-budget on `command`;
+// --max-num-batched-tokens unless the command chooses the rows of its steps itself.
+void add_model_flags(CLI::App& command, ModelFlags& flags, bool chooses_rows = false);
 
 // Refuses what is not a whole number of 64 bits without sign, which a plain conversion would wrap or cut.
 CLI::Validator seed_check();
 
 // The directory of the model that the flags name; makes the default model when they name none.
 std::string model_dir(const ModelFlags& flags);
+// Says on stderr that the flags name no model and which one answers: when all is checked and the work begins.
+void note_default_model(const ModelFlags& flags);
 
 // The options that the parsed flags mean. Throws Error(kInvalidArgument, kUnsupported).
 RunnerOptions runner_options(const ModelFlags& flags);

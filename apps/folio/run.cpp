@@ -229,6 +229,7 @@ void run(const Flags& flags) {
   Report report;
   report.load_seconds = now_seconds() - start;
 
+  note_default_model(flags.model);
   catch_interrupts();
   const auto answer = std::make_shared<Answer>();
   request->prompt = prompt;

@@ -22,6 +22,7 @@ void validate(const Flags& flags) {
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   const ValidationOptions options{
       .isa = runner.isa, .threads = runner.threads, .packed_cache = runner.packed_cache, .only = flags.only};
+  note_default_model(flags.model);
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   int64_t held = 0, failed = 0;
   validate_runtime(files, options, [&](const ScenarioResult& result) {

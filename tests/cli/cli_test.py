@@ -129,10 +129,15 @@ class CommandLine(CommandTest):
         self.refused(*run, "--prompt", "a", "--max-num-batched-tokens", 1, says="--max-num-batched-tokens 1")
         self.refused(*run, "--prompt", "a", "--long-prefill-token-threshold", -1, says="threshold")
         self.refused(*run, "--prompt", "a", "--exact", "--encoder-swa-bounded-replay", says="--exact")
-        self.refused(*run, "--prompt", "a", "--frobnicate", says="--frobnicate")
+        self.refused(*run, "--prompt", "a", "--frobnicate", says="unknown flag --frobnicate")
+        self.refused(*run, "--propmt", "a", says="unknown flag --propmt")
+        self.refused(*run, "--prompt", "a", "b", says="unexpected argument 'b'")
+        self.refused(*run, "--prompt", "a", "--seed", -1, says=["--seed", "-1"])
+        self.refused("run", "--prompt", "", says="prompt is empty")  # the built-in model, and no word about it
         self.refused("run", "--model", self.path("nowhere"), "--prompt", "a", says="nowhere")
         self.refused("run", "--model", "/dev/null", "--prompt", "a", says="/dev/null")
         self.refused("bench", "ops", "--threads=-1", says="--threads")
+        self.refused("bench", "step", "--max-num-batched-tokens", 8, says="unknown flag")  # it has --prefill
         self.refused("frobnicate", says="frobnicate")
         self.refused(says="subcommand")
 
@@ -240,8 +245,14 @@ class CommandLine(CommandTest):
         for image in ("3:2", "0:4", "x", "1:2:3", "-1:2"):
             self.refused(*base, "--tokens-file", ids, "--image=" + image, says="--image")
         self.refused(*base, "--tokens-file", ids, "--chunk", "0", says="--chunk")
-        self.refused("logits", "--model", self.model, "--out", self.path("no/such/dir.safetensors"), "--tokens-file", ids,
-                     says="no/such")
+        for trace in ([], ["--trace"]):
+            self.refused("logits", "--model", self.model, "--out", self.path("no/such/dir.safetensors"), "--tokens-file",
+                         ids, *trace, says="no/such")
+        started = time.monotonic()
+        self.refused("logits", "--model", self.model, "--out", self.path("no/such/dir.safetensors"), "--tokens-file",
+                     self.path("lengthy", "5 " * 4000), "--trace", "--isa", "ref", says="no/such")
+        self.assertLess(time.monotonic() - started, 5, "found when the work was done")
+        self.refused(*base, "--tokens-file", ids, "--max-num-batched-tokens", 8, says="unknown flag")  # it has --chunk
         self.assertFalse(os.path.exists(out))
 
 
