@@ -126,4 +126,10 @@ int64_t available_memory() {
   return available;
 }
 
+int64_t resident_memory() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  return statm >> size >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
 }  // namespace folio

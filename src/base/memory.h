@@ -34,4 +34,7 @@ std::string read_file(const std::string& path, size_t limit);
 // where it has a limit. Page cache counts as free.
 int64_t available_memory();
 
+// Bytes of this process in physical memory, mapped files included; 0 where the system does not say.
+int64_t resident_memory();
+
 }  // namespace folio

@@ -111,6 +111,7 @@ std::vector<int32_t> RequestSource::prompt(Dice& dice) {
 Request RequestSource::next(Dice& dice) {
   Request request;
   request.prompt = prompt(dice);
+  if (prompts_.size() == kRemembered) prompts_.erase(prompts_.begin());
   prompts_.push_back(request.prompt);
   request.max_tokens = dice.one_in(4) ? 1 : dice.roll(2, 40);
   SamplingParams& sampling = request.sampling;
@@ -144,6 +145,7 @@ Request RequestSource::next(Dice& dice) {
 }
 
 void RequestSource::remember(std::span<const int32_t> prompt, std::span<const int32_t> answer) {
+  if (said_.size() == kRemembered) said_.erase(said_.begin());
   said_.emplace_back(prompt.begin(), prompt.end());
   said_.back().insert(said_.back().end(), answer.begin(), answer.end());
 }

@@ -71,15 +71,18 @@ class RequestSource {
   Request next(Dice& dice);
   // A finished answer: later prompts may go on from it.
   void remember(std::span<const int32_t> prompt, std::span<const int32_t> answer);
+  // A text that prompts begin with.
+  const std::vector<int32_t>& document() const { return documents_.front(); }
 
  private:
+  static constexpr size_t kRemembered = 64;  // prompts and conversations; the oldest are forgotten
   std::vector<int32_t> prompt(Dice& dice);
   int64_t length(Dice& dice) const;
   void append(Dice& dice, int64_t count, std::vector<int32_t>& tokens) const;
 
   int64_t vocab_, window_, block_, longest_;
   std::vector<std::vector<int32_t>> documents_;
-  std::vector<std::vector<int32_t>> prompts_;  // of all requests so far
+  std::vector<std::vector<int32_t>> prompts_;  // of the requests so far
   std::vector<std::vector<int32_t>> said_;     // prompts with their answers
 };
 

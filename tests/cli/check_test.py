@@ -33,6 +33,17 @@ class Checks(CommandTest):
         self.assertIn(f"{report['met']['tokens compared']} tokens compared", again.stdout)  # a seed is one schedule
         self.assertIn("0 differences, 0 leaks, 0 hangs", again.stdout)
 
+    def test_fuzz_load(self):
+        done = folio("fuzz", "load", "--model", self.model, "--time", 3, "--clients", 8, "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["findings"], [])
+        self.assertGreater(report["tokens"], 0)
+        self.assertGreaterEqual(report["choices"], report["requests"])
+        memory = report.get("resident_bytes", {"flat": True, "first": 1 << 30})  # sanitizer builds have none
+        self.assertTrue(memory["flat"])
+        self.assertGreater(memory["first"], 1 << 20)
+
     def test_bad_input(self):
         self.refused("validate", "runtime", "--model", self.model, "--only", "nothing", says="--only nothing")
         self.refused("fuzz", "schedule", "--model", self.path("gone"), says="gone")
