@@ -119,6 +119,7 @@ void serve(const Flags& flags) {
   HttpServer server(http, service);
   service.connect(server);
   const EngineStop stop(engine);
+  note_default_model(flags.model);
   std::fprintf(stderr, "folio: serving %s at %s://%s:%d\n", dir.c_str(), http.tls_cert.empty() ? "http" : "https",
                http.host.c_str(), server.port());
   server.run();

@@ -13,7 +13,7 @@ EngineProbe::EngineProbe(const ModelFiles& files, const RunnerOptions& options, 
 }
 
 RequestId EngineProbe::submit(Request request) {
-  const auto sink = std::make_shared<AnswerSink>(request.choices);
+  const auto sink = std::make_shared<AnswerRecorder>(request.choices);
   request.sink = sink;
   const auto shared = std::make_shared<const Request>(std::move(request));
   const auto id = static_cast<RequestId>(sent_.size());

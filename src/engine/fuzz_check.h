@@ -9,7 +9,7 @@ namespace folio {
 struct SentRequest {
   RequestId id = 0;
   std::shared_ptr<const Request> request;
-  std::shared_ptr<AnswerSink> sink;
+  std::shared_ptr<AnswerRecorder> sink;
   bool cancelled = false;
 };
 

@@ -6,7 +6,7 @@
 
 namespace folio {
 
-void AnswerSink::on_token(int32_t choice, const TokenOutput& token) {
+void AnswerRecorder::on_token(int32_t choice, const TokenOutput& token) {
   Answer& answer = answers_[static_cast<size_t>(choice)];
   talked_on_ = talked_on_ || answer.finishes > 0;
   answer.tokens.push_back(token.id);
@@ -14,7 +14,7 @@ void AnswerSink::on_token(int32_t choice, const TokenOutput& token) {
   answer.top.insert(answer.top.end(), token.top.begin(), token.top.end());
 }
 
-void AnswerSink::on_prompt_logprobs(std::span<const TokenOutput> tokens) {
+void AnswerRecorder::on_prompt_logprobs(std::span<const TokenOutput> tokens) {
   prompt_logprobs_.clear();
   prompt_top_.clear();
   for (const TokenOutput& token : tokens) {
@@ -23,7 +23,7 @@ void AnswerSink::on_prompt_logprobs(std::span<const TokenOutput> tokens) {
   }
 }
 
-void AnswerSink::on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) {
+void AnswerRecorder::on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) {
   Answer& answer = answers_[static_cast<size_t>(choice)];
   answer.reason = reason;
   answer.usage = usage;
@@ -31,7 +31,7 @@ void AnswerSink::on_finish(int32_t choice, FinishReason reason, const Usage& usa
   talked_on_ = talked_on_ || answer.finishes++ > 0;
 }
 
-bool AnswerSink::finished() const {
+bool AnswerRecorder::finished() const {
   return std::ranges::all_of(answers_, [](const Answer& answer) { return answer.finishes > 0; });
 }
 

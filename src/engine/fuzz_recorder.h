@@ -22,9 +22,9 @@ struct Answer {
 };
 
 // Keeps what a request's sink is told.
-class AnswerSink final : public Sink {
+class AnswerRecorder final : public Sink {
  public:
-  explicit AnswerSink(int32_t choices) : answers_(static_cast<size_t>(choices)) {}
+  explicit AnswerRecorder(int32_t choices) : answers_(static_cast<size_t>(choices)) {}
   void on_token(int32_t choice, const TokenOutput& token) override;
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) override;
   void on_prompt_logprobs(std::span<const TokenOutput> tokens) override;
