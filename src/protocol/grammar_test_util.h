@@ -96,7 +96,7 @@ class AnswerSampler {
       std::vector<int32_t> ends;
       for (const int32_t id : choices) {
         if (id == kTestEos) return id;
-        constexpr std::array<std::string_view, 6> kEnds = {"}", "]", "\"", "null", "n", "</"};
+        constexpr std::array<std::string_view, 7> kEnds = {"}", "]", "\"", "null", "n", "</", "\uFF5CDSML\uFF5C"};
         if (std::ranges::find(kEnds, tokenizer_->bytes(id)) != kEnds.end()) ends.push_back(id);
       }
       if (!ends.empty()) return any_of(ends);
