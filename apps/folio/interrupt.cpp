@@ -20,6 +20,18 @@ void catch_interrupts() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
+void catch_every_interrupt() {
+  struct sigaction action{};
+  action.sa_handler = remember;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+bool take_interrupt() {
+  const bool taken = seen != 0;
+  seen = 0;
+  return taken;
+}
+
 void release_interrupts() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);

@@ -6,6 +6,13 @@ namespace folio {
 // From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.
 void catch_interrupts();
 
+// From now on every SIGINT only sets a flag that take_interrupt() clears, and ends a system call that waits; SIGTERM
+// ends the process as usual.
+void catch_every_interrupt();
+
+// Whether one has arrived since the last call.
+bool take_interrupt();
+
 // From now on they end the process as usual again.
 void release_interrupts();
 

@@ -51,6 +51,7 @@ void add_commands(CLI::App& app) {
   app.option_defaults()->always_capture_default();
   folio::add_batch(app);
   folio::add_bench(app);
+  folio::add_chat(app);
   folio::add_fuzz(app);
   folio::add_logits(app);
   folio::add_make_checkpoint(app);

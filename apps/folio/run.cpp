@@ -2,12 +2,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <condition_variable>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "answer_sink.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -43,78 +42,10 @@ std::vector<int32_t> prompt_tokens(const Flags& flags, const Tokenizer& tokenize
   return parse_token_ids(flags.tokens, "--tokens");
 }
 
-// Takes the answer from the engine's thread and hands it to the one that shows it.
-class Answer final : public Sink {
- public:
-  struct News {
-    std::vector<int32_t> tokens;  // since the last news
-    int64_t prefilled = 0;        // tokens of the prompt that have run
-    bool finished = false;
-  };
-
-  void on_token(int32_t, const TokenOutput& token) override {
-    const std::lock_guard lock(mutex_);
-    logprobs_.push_back({.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}});
-    last_token_ = now_seconds();
-    if (first_token_ == 0) first_token_ = last_token_;
-    news_.tokens.push_back(token.id);
-    changed_.notify_one();
-  }
-  void on_prefill(int32_t, int64_t done) override {
-    const std::lock_guard lock(mutex_);
-    news_.prefilled = done;
-    changed_.notify_one();
-  }
-  void on_finish(int32_t, FinishReason reason, const Usage& usage, const std::string& message) override {
-    const std::lock_guard lock(mutex_);
-    reason_ = reason;
-    usage_ = usage;
-    message_ = message;
-    news_.finished = true;
-    changed_.notify_one();
-  }
-
-  // What is new, after a while at the latest.
-  News wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(50),
-                      [&] { return !news_.tokens.empty() || news_.prefilled > seen_ || news_.finished; });
-    seen_ = news_.prefilled;
-    News news = news_;
-    news_.tokens.clear();
-    return news;
-  }
-
-  struct Logprob {
-    int32_t id = 0;
-    float logprob = 0;
-    std::vector<TopLogprob> top;
-  };
-
-  // When it is finished.
-  const std::vector<Logprob>& logprobs() const { return logprobs_; }
-  FinishReason reason() const { return reason_; }
-  const Usage& usage() const { return usage_; }
-  const std::string& message() const { return message_; }
-  double first_token() const { return first_token_; }  // on the clock of now_seconds(); 0: there is none
-  double last_token() const { return last_token_; }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  News news_;
-  std::vector<Logprob> logprobs_;
-  int64_t seen_ = 0;
-  FinishReason reason_ = FinishReason::kAbort;
-  Usage usage_;
-  std::string message_;
-  double first_token_ = 0, last_token_ = 0;
-};
-
 // [{"id", "logprob", "top": [{"id", "logprob"}]}] of the tokens.
-nlohmann::ordered_json logprobs_json(const std::vector<Answer::Logprob>& logprobs) {
+nlohmann::ordered_json logprobs_json(const std::vector<AnswerSink::Logprob>& logprobs) {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
-  for (const Answer::Logprob& token : logprobs) {
+  for (const AnswerSink::Logprob& token : logprobs) {
     nlohmann::ordered_json top = nlohmann::ordered_json::array();
     for (const TopLogprob& t : token.top) top.push_back({{"id", t.id}, {"logprob", t.logprob}});
     tokens.push_back({{"id", token.id}, {"logprob", token.logprob}, {"top", std::move(top)}});
@@ -185,8 +116,8 @@ void show_prefill(int64_t done, int64_t prompt) {
 }
 
 // Follows the answer until it is finished.
-void follow(Engine& engine, RequestId id, Answer& answer, bool progress, const Flags& flags, const Tokenizer& tokenizer,
-            int64_t prompt, Report& report) {
+void follow(Engine& engine, RequestId id, AnswerSink& answer, bool progress, const Flags& flags,
+            const Tokenizer& tokenizer, int64_t prompt, Report& report) {
   AnswerText text(tokenizer, flags.generation.stops);
   const auto show = [&](const std::string& part) {
     report.text += part;
@@ -196,7 +127,7 @@ void follow(Engine& engine, RequestId id, Answer& answer, bool progress, const F
   };
   bool cancelled = false;
   for (int64_t prefilled = 0;;) {
-    const Answer::News news = answer.wait();
+    const AnswerSink::News news = answer.wait();
     if (progress && news.prefilled > prefilled) show_prefill(prefilled = news.prefilled, prompt);
     for (const int32_t token : news.tokens) {
       report.tokens.push_back(token);
@@ -231,7 +162,7 @@ void run(const Flags& flags) {
 
   note_default_model(flags.model);
   catch_interrupts();
-  const auto answer = std::make_shared<Answer>();
+  const auto answer = std::make_shared<AnswerSink>();
   request->prompt = prompt;
   request->policies = stop_policies(files.tokenizer, flags.generation.stops, 1);
   request->sink = answer;
