@@ -9,7 +9,7 @@ namespace folio {
 namespace {
 
 Geometry make_geometry(const RunnerOptions& options, const Config& config) {
-  return Geometry(geometry_inputs(config, make_topology(config), options.block_size, options.packed_cache));
+  return Geometry(geometry_inputs(config, make_topology(config), options.block_size, options.cache_format));
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ struct PartSize {
 };
 
 struct CacheSize {
-  const char* dtype = "";
+  const char* kv_dtype = "";
+  const char* index_dtype = "";
   int64_t page_bytes = 0;
   double bytes_per_token = 0;
   int64_t state_bytes = 0;
@@ -100,11 +101,15 @@ int64_t read_per_token(const Report& report) {
   return bytes + std::ssize(c.engram_layer_ids) * c.engram_columns() * (c.engram_head_dim + c.engram_head_dim / 32);
 }
 
-CacheSize cache_size(const Report& report, bool packed) {
-  const Geometry geometry(geometry_inputs(report.config, report.topology, report.block_size, packed));
+CacheSize cache_size(const Report& report, CacheFormat format) {
+  const Geometry geometry(geometry_inputs(report.config, report.topology, report.block_size, format));
   const int64_t pages = geometry.pages_for(report.config.max_position_embeddings);
-  return {packed ? "fp4" : "bf16", geometry.page_bytes(), geometry.bytes_per_token(), geometry.state_bytes(),
-          pages * geometry.page_bytes() + geometry.state_bytes()};
+  return {.kv_dtype = format.packed ? "fp4" : "bf16",
+          .index_dtype = format.fp8_index ? "fp8" : "fp4",
+          .page_bytes = geometry.page_bytes(),
+          .bytes_per_token = geometry.bytes_per_token(),
+          .state_bytes = geometry.state_bytes(),
+          .request_bytes = pages * geometry.page_bytes() + geometry.state_bytes()};
 }
 
 Report make_report(const Flags& flags) {
@@ -139,7 +144,9 @@ Report make_report(const Flags& flags) {
     }
   }
   report.read_per_token = read_per_token(report);
-  for (const bool packed : {true, false}) report.caches.push_back(cache_size(report, packed));
+  for (const bool packed : {true, false}) {
+    for (const bool fp8_index : {false, true}) report.caches.push_back(cache_size(report, {packed, fp8_index}));
+  }
   return report;
 }
 
@@ -167,7 +174,8 @@ Json report_json(const Report& report) {
   }
   Json caches = Json::array();
   for (const CacheSize& cache : report.caches) {
-    caches.push_back({{"kv_cache_dtype", cache.dtype},
+    caches.push_back({{"kv_cache_dtype", cache.kv_dtype},
+                      {"index_cache_dtype", cache.index_dtype},
                       {"page_bytes", cache.page_bytes},
                       {"bytes_per_token", cache.bytes_per_token},
                       {"state_bytes", cache.state_bytes},
@@ -297,8 +305,9 @@ void print_memory(const Report& report) {
   std::printf("  %-34s%s\n", "weights read per decoded token", bytes_text(report.read_per_token).c_str());
   for (const CacheSize& cache : report.caches) {
     std::printf("  %-34s%s per token (PAGE of %d tokens: %s bytes), STATE %s bytes per request\n",
-                concat("cache, --kv-cache-dtype ", cache.dtype).c_str(), bytes_text(cache.bytes_per_token).c_str(),
-                report.block_size, grouped(cache.page_bytes).c_str(), grouped(cache.state_bytes).c_str());
+                concat("cache, kv ", cache.kv_dtype, ", index ", cache.index_dtype).c_str(),
+                bytes_text(cache.bytes_per_token).c_str(), report.block_size, grouped(cache.page_bytes).c_str(),
+                grouped(cache.state_bytes).c_str());
     std::printf("  %-34s%s\n", "  a request of the whole context", bytes_text(cache.request_bytes).c_str());
   }
 }

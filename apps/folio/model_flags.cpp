@@ -34,6 +34,18 @@ int64_t parse_memory_budget(const std::string& text) {
 
 }  // namespace
 
+void add_cache_format_flags(CLI::App& command, ModelFlags& flags, const std::string& group) {
+  command.add_option("--kv-cache-dtype,--kv_cache_dtype", flags.kv_cache_dtype, "Stored main and window rows")
+      ->check(CLI::IsMember({"fp4", "bf16"}))
+      ->group(group);
+  command
+      .add_option(
+          "--index-cache-dtype,--index_cache_dtype", flags.index_cache_dtype,
+          "Stored index keys: fp4, the published arithmetic, or fp8, which selects other entries here and there")
+      ->check(CLI::IsMember({"fp4", "fp8"}))
+      ->group(group);
+}
+
 void add_model_flags(CLI::App& command, ModelFlags& flags, bool chooses_rows) {
   const std::string group = "Model and machine";
   RunnerOptions& runner = flags.runner;
@@ -48,12 +60,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags, bool chooses_rows) {
       ->type_name("N")
       ->check(CLI::Range(0, 1024))
       ->group(group);
-  command.add_option("--kv-cache-dtype,--kv_cache_dtype", flags.kv_cache_dtype, "Stored main and window rows")
-      ->check(CLI::IsMember({"fp4", "bf16"}))
-      ->group(group);
-  command.add_option("--index-cache-dtype", flags.index_cache_dtype, "Stored index keys")
-      ->check(CLI::IsMember({"fp4"}))
-      ->group(group);
+  add_cache_format_flags(command, flags, group);
   command.add_option("--block-size", runner.block_size, "Tokens of a PAGE, 16 or more")->type_name("N")->group(group);
   if (!chooses_rows) {
     command.add_option("--max-num-batched-tokens", runner.max_rows, "Rows of a step")->type_name("N")->group(group);
@@ -87,7 +94,7 @@ RunnerOptions runner_options(const ModelFlags& flags) {
     fail(ErrorCode::kUnsupported, "--device cuda: this build has no CUDA backend; use --device cpu");
   }
   RunnerOptions options = flags.runner;
-  options.packed_cache = flags.kv_cache_dtype == "fp4";
+  options.cache_format = {.packed = flags.kv_cache_dtype == "fp4", .fp8_index = flags.index_cache_dtype == "fp8"};
   options.memory_budget = parse_memory_budget(flags.memory_budget);
   return options;
 }

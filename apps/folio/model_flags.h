@@ -21,6 +21,9 @@ struct ModelFlags {
 // --max-num-batched-tokens unless the command chooses the rows of its steps itself.
 void add_model_flags(CLI::App& command, ModelFlags& flags, bool chooses_rows = false);
 
+// Declares --kv-cache-dtype and --index-cache-dtype alone.
+void add_cache_format_flags(CLI::App& command, ModelFlags& flags, const std::string& group = "OPTIONS");
+
 // Refuses what is not a whole number of 64 bits without sign, which a plain conversion would wrap or cut.
 CLI::Validator seed_check();
 

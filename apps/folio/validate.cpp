@@ -21,7 +21,7 @@ void validate(const Flags& flags) {
   const RunnerOptions runner = runner_options(flags.model);
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   const ValidationOptions options{
-      .isa = runner.isa, .threads = runner.threads, .packed_cache = runner.packed_cache, .only = flags.only};
+      .isa = runner.isa, .threads = runner.threads, .cache_format = runner.cache_format, .only = flags.only};
   note_default_model(flags.model);
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   int64_t held = 0, failed = 0;
@@ -75,8 +75,7 @@ void add_validate(CLI::App& app) {
   command->add_option("--threads", flags->model.runner.threads, "CPU threads; 0: one per CPU")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
-  command->add_option("--kv-cache-dtype,--kv_cache_dtype", flags->model.kv_cache_dtype, "Stored main and window rows")
-      ->check(CLI::IsMember({"fp4", "bf16"}));
+  add_cache_format_flags(*command, flags->model);
   command->callback([flags] { validate(*flags); });
 }
 

@@ -26,7 +26,7 @@ inline GeometryInputs small_inputs(int32_t slack = 0) {
           .head_dim = 32,
           .index_dim = 32,
           .block_size = kBlock,
-          .packed = true};
+          .format = {.packed = true}};
 }
 
 // The contract of ops/copy.h: no destination of a stage overlaps another range of the stage.

@@ -11,9 +11,6 @@ int64_t aligned(int64_t bytes) {
   return (bytes + Geometry::kAlignment - 1) / Geometry::kAlignment * Geometry::kAlignment;
 }
 
-RowFormat main_format(const GeometryInputs& in) { return in.packed ? RowFormat::kFp4Main : RowFormat::kBf16; }
-RowFormat window_format(const GeometryInputs& in) { return in.packed ? RowFormat::kFp8Window : RowFormat::kBf16; }
-
 int64_t row_bytes(RowFormat format, int64_t dim) { return code_bytes(format, dim) + scale_bytes(format, dim); }
 
 void validate(const GeometryInputs& in) {
@@ -45,7 +42,7 @@ void validate(const GeometryInputs& in) {
 
 Geometry::Geometry(GeometryInputs inputs) : inputs_(std::move(inputs)) {
   validate(inputs_);
-  const int64_t main_bytes = row_bytes(main_format(inputs_), inputs_.head_dim);
+  const int64_t main_bytes = row_bytes(inputs_.format.main(), inputs_.head_dim);
   planes_.resize(inputs_.owners.size());
   const auto take = [](int64_t& end, int64_t bytes) {
     const int64_t start = end;
@@ -55,12 +52,12 @@ Geometry::Geometry(GeometryInputs inputs) : inputs_(std::move(inputs)) {
   for (size_t i = 0; i < planes_.size(); ++i) {
     const int64_t rows = inputs_.block_size / inputs_.owners[i].ratio;
     planes_[i].main_offset = take(page_bytes_, rows * main_bytes);
-    planes_[i].index_codes = take(page_bytes_, rows * code_bytes(RowFormat::kFp4Index, inputs_.index_dim));
-    planes_[i].index_scales = take(page_bytes_, rows * scale_bytes(RowFormat::kFp4Index, inputs_.index_dim));
+    planes_[i].index_codes = take(page_bytes_, rows * code_bytes(inputs_.format.index(), inputs_.index_dim));
+    planes_[i].index_scales = take(page_bytes_, rows * scale_bytes(inputs_.format.index(), inputs_.index_dim));
   }
 
   // Window rings and the cursor first: the part that an image carries is one range.
-  window_row_stride_ = row_bytes(window_format(inputs_), inputs_.head_dim);
+  window_row_stride_ = row_bytes(inputs_.format.window(), inputs_.head_dim);
   take(state_bytes_, int64_t{inputs_.window_layers} * ring_rows() * window_row_stride_);
   cursor_offset_ = take(state_bytes_, sizeof(SlotCursor));
   for (size_t i = 0; i < planes_.size(); ++i) {
@@ -73,13 +70,14 @@ Geometry::Geometry(GeometryInputs inputs) : inputs_(std::move(inputs)) {
 std::string Geometry::identity() const {
   std::string owners;
   for (const auto& owner : inputs_.owners) owners += concat(owners.empty() ? "" : ",", owner.layer, "r", owner.ratio);
-  return concat("folio-v1:", inputs_.packed ? "packed" : "bf16", ":index-fp4:layers=", inputs_.window_layers,
+  return concat("folio-v1:", inputs_.format.packed ? "packed" : "bf16",
+                inputs_.format.fp8_index ? ":index-fp8" : ":index-fp4", ":layers=", inputs_.window_layers,
                 ":owners=", owners, ":block=", inputs_.block_size, ":window=", inputs_.window, "+", inputs_.slack,
                 ":dims=", inputs_.head_dim, ",", inputs_.index_dim, ":history=", kMaxEngramHistory, ":ties=lowest");
 }
 
 PagedRows Geometry::main_rows(std::byte* pages, size_t owner) const {
-  const RowFormat format = main_format(inputs_);
+  const RowFormat format = inputs_.format.main();
   const int64_t bytes = row_bytes(format, inputs_.head_dim);
   return {.base = pages,
           .page_stride = page_bytes_,
@@ -96,12 +94,12 @@ PagedRows Geometry::index_rows(std::byte* pages, size_t owner) const {
   return {.base = pages,
           .page_stride = page_bytes_,
           .codes_offset = planes_[owner].index_codes,
-          .code_stride = code_bytes(RowFormat::kFp4Index, inputs_.index_dim),
+          .code_stride = code_bytes(inputs_.format.index(), inputs_.index_dim),
           .scales_offset = planes_[owner].index_scales,
-          .scale_stride = scale_bytes(RowFormat::kFp4Index, inputs_.index_dim),
+          .scale_stride = scale_bytes(inputs_.format.index(), inputs_.index_dim),
           .rows_per_page = inputs_.block_size / inputs_.owners[owner].ratio,
           .dim = inputs_.index_dim,
-          .format = RowFormat::kFp4Index};
+          .format = inputs_.format.index()};
 }
 
 RingRows Geometry::window_rows(std::byte* states, int32_t layer) const {
@@ -110,7 +108,7 @@ RingRows Geometry::window_rows(std::byte* states, int32_t layer) const {
           .row_stride = window_row_stride_,
           .ring_rows = ring_rows(),
           .dim = inputs_.head_dim,
-          .format = window_format(inputs_)};
+          .format = inputs_.format.window()};
 }
 
 PendingRows Geometry::pending_rows(std::byte* states, size_t owner) const {

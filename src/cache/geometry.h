@@ -13,6 +13,17 @@
 
 namespace folio {
 
+// How rows are stored: --kv-cache-dtype and --index-cache-dtype.
+struct CacheFormat {
+  bool packed = true;      // main rows FP4 and window rows FP8; else both bf16
+  bool fp8_index = false;  // index keys E4M3 under one scale a row; else FP4, the official arithmetic
+
+  RowFormat main() const { return packed ? RowFormat::kFp4Main : RowFormat::kBf16; }
+  RowFormat window() const { return packed ? RowFormat::kFp8Window : RowFormat::kBf16; }
+  RowFormat index() const { return fp8_index ? RowFormat::kFp8Index : RowFormat::kFp4Index; }
+  auto operator<=>(const CacheFormat&) const = default;
+};
+
 // What the layout depends on.
 struct GeometryInputs {
   struct Owner {
@@ -26,7 +37,7 @@ struct GeometryInputs {
   int32_t head_dim = 0;
   int32_t index_dim = 0;
   int32_t block_size = 128;  // tokens of a PAGE
-  bool packed = true;        // main rows FP4 and window rows FP8; else both bf16
+  CacheFormat format;
 };
 
 struct MemoryRange {

@@ -19,7 +19,7 @@ GeometryInputs published(int32_t block_size, bool packed) {
           .head_dim = 512,
           .index_dim = 128,
           .block_size = block_size,
-          .packed = packed};
+          .format = {.packed = packed}};
 }
 
 TEST(Geometry, SizesAtThePublishedDims) {
@@ -27,6 +27,12 @@ TEST(Geometry, SizesAtThePublishedDims) {
     EXPECT_EQ(Geometry(published(block, true)).page_bytes(), 890 * block);
     EXPECT_EQ(Geometry(published(block, false)).page_bytes(), 2730 * block);
   }
+  // An fp8 key takes 129 bytes for the 68 of fp4, less than the 132 of spec runtime 2.3.
+  GeometryInputs fp8 = published(128, true);
+  fp8.format.fp8_index = true;
+  EXPECT_EQ(Geometry(fp8).page_bytes(), 133440);
+  fp8.format.packed = false;
+  EXPECT_EQ(Geometry(fp8).page_bytes(), 133440 + 2730 * 128 - 890 * 128);
   // Upper bounds from spec runtime 2.4; ours leaves out the pending ring of the ratio-1 owner.
   EXPECT_LE(Geometry(published(128, true)).state_bytes(), 2736384);
   EXPECT_LE(Geometry(published(128, false)).state_bytes(), 5276672);
@@ -43,8 +49,9 @@ TEST(Geometry, PagesForTokens) {
 
 // Every byte that a row of a page uses, over all planes: inside the page, and no byte twice.
 TEST(Geometry, RowsOfAPageAreDisjoint) {
-  for (const bool packed : {true, false}) {
-    GeometryInputs inputs = published(18, packed);
+  for (const CacheFormat format : {CacheFormat{true, false}, {false, false}, {true, true}}) {
+    GeometryInputs inputs = published(18, true);
+    inputs.format = format;
     inputs.head_dim = 96;
     inputs.index_dim = 32;
     const Geometry geometry(inputs);
@@ -150,13 +157,15 @@ TEST(Geometry, IdentityNamesTheLayout) {
     for (const bool packed : {true, false}) {
       GeometryInputs inputs = published(block, packed);
       identities.insert(Geometry(inputs).identity());
+      inputs.format.fp8_index = true;
+      identities.insert(Geometry(inputs).identity());
       inputs.slack = 5;
       identities.insert(Geometry(inputs).identity());
       inputs.owners.pop_back();
       identities.insert(Geometry(inputs).identity());
     }
   }
-  EXPECT_EQ(identities.size(), 12u);
+  EXPECT_EQ(identities.size(), 16u);
 }
 
 TEST(IdPool, HandsOutEveryIdOnce) {

@@ -33,7 +33,7 @@ TEST(Images, TakeTheUnitsThatTheirBytesNeed) {
                             .head_dim = 512,
                             .index_dim = 128,
                             .block_size = 128,
-                            .packed = true});
+                            .format = {.packed = true}});
   EXPECT_LE(image_units(published, ImageKind::kBoundary), 25);
   EXPECT_LE(image_units(published, ImageKind::kPrivate), 25);
 }

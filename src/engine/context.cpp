@@ -36,7 +36,7 @@ void install_random_context(ModelRunner& runner, Sequence& sequence, int64_t tok
   sequence.skip_to(tokens);
   const RowSet window(RowFormat::kFp8Window, geometry.inputs().head_dim, seed);
   const RowSet main(RowFormat::kFp4Main, geometry.inputs().head_dim, seed);
-  const RowSet keys(RowFormat::kFp4Index, geometry.inputs().index_dim, seed);
+  const RowSet keys(geometry.inputs().format.index(), geometry.inputs().index_dim, seed);
   for (const RingRows& ring : cache.window) {
     for (int64_t p = 0; p < ring.ring_rows; ++p) window.write(ring.format, p, ring.at(sequence.slot(), p));
   }

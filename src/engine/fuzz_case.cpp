@@ -19,7 +19,7 @@ FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len)
                                           ? std::vector<int32_t>{window, window, window + 2, 2 * window, 3 * window}
                                           : std::vector<int32_t>{16, 16, 18, window, 2 * window};
   runner.block_size = std::max(16, dice.pick(blocks));
-  runner.packed_cache = !dice.one_in(3);
+  runner.cache_format = {.packed = !dice.one_in(3), .fp8_index = dice.one_in(3)};
   runner.max_model_len = max_model_len;
   runner.max_num_seqs = 6;
   engine.max_num_seqs = static_cast<int32_t>(dice.roll(1, 6));
@@ -46,7 +46,8 @@ FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len)
 std::string describe(const FuzzCase& fuzz_case) {
   const EngineConfig& engine = fuzz_case.engine;
   const RunnerOptions& runner = fuzz_case.runner;
-  return concat("block ", runner.block_size, ", ", runner.packed_cache ? "fp4" : "bf16", ", ", runner.pages, " pages, ",
+  return concat("block ", runner.block_size, ", ", runner.cache_format.packed ? "fp4" : "bf16",
+                runner.cache_format.fp8_index ? " with fp8 index, " : ", ", runner.pages, " pages, ",
                 engine.max_num_seqs, " seqs, ", engine.max_num_batched_tokens, " rows, ", runner.max_head_rows,
                 " heads, threshold ", engine.long_prefill_token_threshold, ", depth ", engine.depth, ", mixed ",
                 engine.mix_prefill_and_decode, ", prefix cache ", engine.prefix_cache, ", decoder replay ",

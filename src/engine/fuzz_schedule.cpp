@@ -163,15 +163,15 @@ ScheduleFuzzer::ScheduleFuzzer(const ModelFiles& files, const FuzzOptions& optio
     : files_(files), options_(options) {}
 ScheduleFuzzer::~ScheduleFuzzer() = default;
 
-SoloRunner& ScheduleFuzzer::solo(int32_t block_size, bool packed) {
-  auto& runner = solos_[{block_size, packed}];
+SoloRunner& ScheduleFuzzer::solo(int32_t block_size, CacheFormat format) {
+  auto& runner = solos_[{block_size, format}];
   if (runner == nullptr) {
     RunnerOptions options;
     options.isa = options_.isa;
     options.threads = 1;
     options.max_model_len = options_.max_model_len;
     options.block_size = block_size;
-    options.packed_cache = packed;
+    options.cache_format = format;
     runner = std::make_unique<SoloRunner>(files_, options);
   }
   return *runner;
@@ -184,7 +184,7 @@ FuzzReport ScheduleFuzzer::run(uint64_t seed) {
   FuzzReport report{.cases = 1, .differences = {}, .leaks = {}, .hangs = {}, .met = {}};
   Trial trial(files_, fuzz_case, dice);
   if (trial.drive()) {
-    trial.check(solo(fuzz_case.runner.block_size, fuzz_case.runner.packed_cache), report);
+    trial.check(solo(fuzz_case.runner.block_size, fuzz_case.runner.cache_format), report);
   } else {
     report.hangs.emplace_back("the requests do not end");
   }

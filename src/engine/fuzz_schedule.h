@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/geometry.h"
 #include "model/model_files.h"
 
 namespace folio {
@@ -40,11 +41,11 @@ class ScheduleFuzzer {
   FuzzReport run(uint64_t seed);
 
  private:
-  SoloRunner& solo(int32_t block_size, bool packed);
+  SoloRunner& solo(int32_t block_size, CacheFormat format);
 
   const ModelFiles& files_;
   FuzzOptions options_;
-  std::map<std::pair<int32_t, bool>, std::unique_ptr<SoloRunner>> solos_;
+  std::map<std::pair<int32_t, CacheFormat>, std::unique_ptr<SoloRunner>> solos_;
 };
 
 }  // namespace folio

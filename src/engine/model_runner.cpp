@@ -36,7 +36,7 @@ ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, 
     : options_(resolved(options, files.checkpoint.config())),
       config_(files.checkpoint.config()),
       topology_(make_topology(config())),
-      geometry_(geometry_inputs(config(), topology_, options.block_size, options.packed_cache)) {
+      geometry_(geometry_inputs(config(), topology_, options.block_size, options.cache_format)) {
   const TransformerLimits limits{.max_rows = options_.max_rows,
                                  .max_head_rows = options_.max_head_rows,
                                  .max_model_len = options_.max_model_len,

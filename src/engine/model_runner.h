@@ -15,9 +15,9 @@
 namespace folio {
 
 struct RunnerOptions {
-  std::string isa;              // "" = best of this processor; "ref" = the reference ops
-  int threads = 0;              // 0 = all processors
-  bool packed_cache = true;     // main rows FP4 and window rows FP8; else bf16
+  std::string isa;  // "" = best of this processor; "ref" = the reference ops
+  int threads = 0;  // 0 = all processors
+  CacheFormat cache_format;
   int32_t block_size = 128;     // tokens of a PAGE
   int64_t max_model_len = 0;    // tokens of one request; 0 = the model's limit
   int32_t max_num_seqs = 1;     // STATE slots

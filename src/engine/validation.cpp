@@ -29,7 +29,7 @@ RunnerOptions Scene::sizes(const Config& config, const ValidationOptions& option
   RunnerOptions runner;
   runner.isa = options.isa;
   runner.threads = options.threads;
-  runner.packed_cache = options.packed_cache;
+  runner.cache_format = options.cache_format;
   runner.block_size = std::max(Geometry::kMinBlockSize, static_cast<int32_t>(config.sliding_window));
   runner.max_model_len = std::min<int64_t>(12 * runner.block_size, config.max_position_embeddings);
   runner.max_num_seqs = 4;

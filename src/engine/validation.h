@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/geometry.h"
 #include "model/model_files.h"
 
 namespace folio {
@@ -24,7 +25,7 @@ struct ScenarioResult {
 struct ValidationOptions {
   std::string isa;           // as RunnerOptions
   int threads = 1;           // of the steps
-  bool packed_cache = true;  // as RunnerOptions
+  CacheFormat cache_format;  // as RunnerOptions
   std::string only;          // scenarios whose name contains this
 };
 

@@ -65,7 +65,7 @@ RowCost attention_cost(const Config& config, const Topology& topology, const Geo
       if (at.index_source == layer && visible > config.index_topk) {
         const int64_t pool = config.candidate_topk_blocks * config.candidate_block_size;
         const auto scored = static_cast<double>(at.reads_candidates ? std::min(visible, pool) : visible);
-        cost.bytes += scored * row_bytes(RowFormat::kFp4Index, config.index_head_dim);
+        cost.bytes += scored * row_bytes(geometry.inputs().format.index(), config.index_head_dim);
         cost.flops += 2 * scored * static_cast<double>(config.index_n_heads * config.index_head_dim);
       }
     }

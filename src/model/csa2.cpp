@@ -112,7 +112,7 @@ void Transformer::compress(Pass& pass, int layer) {
   ops_.linear({.weight = weights.wk.get(), .x = ws_.entry, .rows = n, .out = ws_.index_key});
   norm(ws_.index_key, weights.k_norm.get(), n, ws_.index_key);
   rotate(ws_.index_key, n, 1, index_dim, rope);
-  pass.trace.index_codes(key + ".index_key", rows, ratio, ws_.index_key, index_dim);
+  pass.trace.index_codes(key + ".index_key", rows, ratio, ws_.index_key, owner.index);
   ops_.write_index({.rows = rows, .ratio = ratio, .x = ws_.index_key, .plane = owner.index});
 
   rotate(ws_.entry, n, 1, dim, rope);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "numerics/quantize.h"
+#include "ops/row_codec.h"
 
 namespace folio {
 namespace {
@@ -48,34 +49,47 @@ void Tracer::main_codes(const std::string& key, const Rows& rows, int32_t ratio,
   put(key + ".scales", DType::kF8E4M3, {n / dim, dim / kQuant4MainGroup}, scales.data());
 }
 
-void Tracer::index_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, int64_t dim) {
+void Tracer::index_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x,
+                         const PagedRows& plane) {
   if (!on()) return;
+  const int64_t dim = plane.dim, code_width = code_bytes(plane.format, dim),
+                scale_width = scale_bytes(plane.format, dim);
   const auto values = completed_rows(rows, ratio, x, dim);
-  const auto n = static_cast<int64_t>(values.size());
-  std::vector<uint8_t> codes(values.size() / 2), scales(values.size() / kQuant4IndexGroup);
-  quantize4_index(widened(values.data(), n).data(), n, codes.data(), scales.data());
-  put(key + ".codes", DType::kU8, {n / dim, dim / 2}, codes.data());
-  put(key + ".scales", DType::kF8E8M0, {n / dim, dim / kQuant4IndexGroup}, scales.data());
+  const int64_t n = std::ssize(values) / dim;
+  std::vector<uint8_t> codes(static_cast<size_t>(n * code_width)), scales(static_cast<size_t>(n * scale_width));
+  for (int64_t r = 0; r < n; ++r) {
+    quantize_row(plane.format, widened(values.data() + r * dim, dim).data(), dim, codes.data() + r * code_width,
+                 scales.data() + r * scale_width);
+  }
+  put(key + ".codes", plane.format == RowFormat::kFp8Index ? DType::kF8E4M3 : DType::kU8, {n, code_width},
+      codes.data());
+  put(key + ".scales", DType::kF8E8M0, {n, scale_width}, scales.data());
 }
 
 void Tracer::selection(const std::string& layer, const IndexSelectArgs& args) {
   if (!on()) return;
-  const int64_t n = args.rows.count, dim = args.keys.dim, count = n * args.heads * dim;
-  std::vector<float> query = widened(args.query, count);
-  std::vector<uint8_t> codes(query.size() / 2), scales(query.size() / kQuant4IndexGroup);
-  quantize4_index(query.data(), count, codes.data(), scales.data());
-  dequantize4_index(codes.data(), scales.data(), count, query.data());
-  std::vector<bf16> rounded;
-  for (const float value : query) rounded.push_back(to_bf16(value));
-  put(layer + ".index_query", rounded.data(), {n, args.heads, dim});
+  const int64_t n = args.rows.count, dim = args.keys.dim;
+  // On the grid of either format, so exact in bf16.
+  std::vector<bf16> query(static_cast<size_t>(n * args.heads * dim));
+  for (int64_t head = 0; head < n * args.heads; ++head) {
+    const RowAddress out{reinterpret_cast<std::byte*>(query.data() + head * dim), nullptr};
+    encode_row(args.keys.format, RowFormat::kBf16, widened(args.query + head * dim, dim).data(), dim, out);
+  }
+  put(layer + ".index_query", query.data(), {n, args.heads, dim});
   put(layer + ".index_weights", args.head_weights, {n, args.heads});
 
-  std::vector<bf16> scores;
+  std::vector<float> scores;
   for (int32_t r = 0; r < args.rows.count; ++r) {
-    const bf16* row = args.scores + r * args.scores_stride;
+    const float* row = args.scores + r * args.scores_stride;
     scores.insert(scores.end(), row, row + args.rows.visible(r, args.ratio));
   }
-  put(layer + ".index_scores", scores.data(), {static_cast<int64_t>(scores.size())});
+  if (args.keys.format == RowFormat::kFp8Index) {
+    put(layer + ".index_scores", scores.data(), {std::ssize(scores)});
+  } else {
+    std::vector<bf16> narrow;
+    for (const float score : scores) narrow.push_back(to_bf16(score));
+    put(layer + ".index_scores", narrow.data(), {std::ssize(narrow)});
+  }
   put(layer + ".selected", args.selected, {n, args.topk});
   if (args.role == CandidateRole::kWrite) put(layer + ".candidates", args.candidates, {n, args.candidate_blocks});
 }

@@ -35,10 +35,11 @@ class Tracer {
 
   // .codes and .scales of window rows [rows, dim] from their unrounded values.
   void window(const std::string& key, const bf16* x, int64_t rows, int64_t dim);
-  // Of the rows that complete an entry of `ratio`: their values, or codes and scales under QDQ4_16 (main) or QDQ4_32.
+  // Of the rows that complete an entry of `ratio`: their values, or codes and scales under QDQ4_16 (main) or as the
+  // index plane has them.
   void entries(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, int64_t dim);
   void main_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, int64_t dim);
-  void index_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, int64_t dim);
+  void index_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, const PagedRows& plane);
   // index_query (rounded), index_weights, index_scores (visible entries, flat), selected, candidates.
   void selection(const std::string& layer, const IndexSelectArgs& args);
   // Means over the streams: what the draft head taps.

@@ -15,7 +15,7 @@ WorkspaceLimits workspace_limits(const Geometry& geometry, const TransformerLimi
           .trace_scores = limits.trace ? limits.max_model_len : 0};
 }
 
-OpsLimits ops_limits(const Config& config, const TransformerLimits& limits) {
+OpsLimits ops_limits(const Config& config, const Geometry& geometry, const TransformerLimits& limits) {
   return {.max_rows = limits.max_rows,
           .max_linear_in =
               std::max({config.hidden_size, config.q_lora_rank, config.o_groups * config.o_lora_rank,
@@ -30,6 +30,7 @@ OpsLimits ops_limits(const Config& config, const TransformerLimits& limits) {
           .list_length = static_cast<int32_t>(config.sliding_window + config.index_topk),
           .index_heads = static_cast<int32_t>(config.index_n_heads),
           .index_dim = static_cast<int32_t>(config.index_head_dim),
+          .index_format = geometry.inputs().format.index(),
           .max_visible = limits.max_model_len,
           .vocab = config.vocab_size};
 }
@@ -47,14 +48,14 @@ Workspace place_workspace(Buffer& memory, const Config& config, const Geometry& 
 
 }  // namespace
 
-GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, bool packed) {
+GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, CacheFormat format) {
   GeometryInputs inputs{.owners = {},
                         .window_layers = static_cast<int32_t>(config.num_hidden_layers),
                         .window = static_cast<int32_t>(config.sliding_window),
                         .head_dim = static_cast<int32_t>(config.head_dim),
                         .index_dim = static_cast<int32_t>(config.index_head_dim),
                         .block_size = block_size,
-                        .packed = packed};
+                        .format = format};
   for (const int layer : topology.kv_owners) inputs.owners.push_back({.layer = layer, .ratio = topology[layer].ratio});
   return inputs;
 }
@@ -78,7 +79,7 @@ Transformer::Transformer(Device& device, Ops& ops, const Checkpoint& checkpoint,
       ws_(place_workspace(memory_, config_, geometry, limits)),
       max_rows_(limits.max_rows),
       trace_scores_(limits.trace ? limits.max_model_len : 0) {
-  ops_.reserve(ops_limits(config_, limits));
+  ops_.reserve(ops_limits(config_, geometry, limits));
 }
 
 StepOutputs Transformer::forward(const Step& step, const CacheView& cache, TraceSink* trace) {

@@ -21,7 +21,7 @@ struct TransformerLimits {
 };
 
 // The cache layout of a model: owners and windows of its backbone.
-GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, bool packed);
+GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, CacheFormat format);
 
 // Device bytes of the activations of a step, without what the ops themselves reserve.
 int64_t workspace_bytes(const Config& config, const Geometry& geometry, const TransformerLimits& limits);

@@ -44,7 +44,7 @@ Workspace::Workspace(Arena& arena, const Config& config, const WorkspaceLimits& 
   index_weights = arena.take<bf16>(n * config.index_n_heads);
   selected = arena.take<int32_t>(n * config.index_topk);
   candidates = arena.take<int32_t>(n * config.candidate_topk_blocks);
-  index_scores = arena.take<bf16>(n * limits.trace_scores);
+  index_scores = arena.take<float>(n * limits.trace_scores);
 
   expert_ids = arena.take<int32_t>(n * config.num_experts_per_tok);
   expert_weights = arena.take<float>(n * config.num_experts_per_tok);

@@ -52,7 +52,7 @@ struct Workspace {
   bf16* index_weights;                 // [n, index heads]
   int32_t* selected;                   // [n, index_topk]
   int32_t* candidates;                 // [n, candidate_topk_blocks]
-  bf16* index_scores;                  // [n, trace_scores]
+  float* index_scores;                 // [n, trace_scores]
 
   int32_t* expert_ids;  // [n, experts per token]
   float* expert_weights;

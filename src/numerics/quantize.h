@@ -1,7 +1,7 @@
-// The three block quantisers of activations and cache rows, in packed form: bit-exact to spec/model.md 0.3 to 0.5.
-// Each takes `n` values (a multiple of its group) that lie on the bfloat16 grid, writes codes and scales, and has a
-// dequantiser whose result is exact in bfloat16. Pack once, from the unrounded values: a second pass over dequantised
-// values may change them (spec 6.10).
+// The block quantisers of activations and cache rows, in packed form: bit-exact to spec/model.md 0.3 to 0.5 and, for
+// rows of the fp8 index plane, spec/runtime.md 2.2. Each takes `n` values (a multiple of its group) that lie on the
+// bfloat16 grid, writes codes and scales, and has a dequantiser whose result is exact in bfloat16. Pack once, from the
+// unrounded values: a second pass over dequantised values may change them (spec 6.10).
 #pragma once
 
 #include <algorithm>
@@ -40,15 +40,22 @@ constexpr int64_t kQuant8Group = 32;
 constexpr int64_t kQuant4IndexGroup = 32;
 constexpr int64_t kQuant4MainGroup = 16;
 
+// E4M3 codes [n] of values that share one UE8M0 scale, which it returns: the power of two from amax/448 up. A whole
+// row of the fp8 index plane, keys and queries.
+inline uint8_t quantize8_row(const float* x, int64_t n, uint8_t* codes) {
+  const float scale = pow2up(detail::amax(x, n, 1e-4f) * std::bit_cast<float>(0x3b124925u));
+  for (int64_t i = 0; i < n; ++i) codes[i] = e4m3_encode(x[i] / scale);
+  return e8m0_encode(scale);
+}
+
+inline void dequantize8_row(const uint8_t* codes, uint8_t scale, int64_t n, float* x) {
+  for (int64_t i = 0; i < n; ++i) x[i] = e4m3_decode(codes[i]) * e8m0_decode(scale);
+}
+
 // QDQ8 (0.3): E4M3 codes [n] and UE8M0 scales [n/32]. Linear inputs and window rows.
 inline void quantize8(const float* x, int64_t n, uint8_t* codes, uint8_t* scales) {
-  for (int64_t g = 0; g < n; g += kQuant8Group) {
-    const float scale = pow2up(detail::amax(x + g, kQuant8Group, 1e-4f) * std::bit_cast<float>(0x3b124925u));
-    scales[g / kQuant8Group] = e8m0_encode(scale);
-    for (int64_t i = g; i < g + kQuant8Group; ++i) {
-      codes[i] = e4m3_encode(x[i] / scale);
-    }
-  }
+  for (int64_t g = 0; g < n; g += kQuant8Group)
+    scales[g / kQuant8Group] = quantize8_row(x + g, kQuant8Group, codes + g);
 }
 
 inline void dequantize8(const uint8_t* codes, const uint8_t* scales, int64_t n, float* x) {

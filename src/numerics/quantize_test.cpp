@@ -154,6 +154,33 @@ TEST(Quantize, AgreesWithTheDefinitionOnRandomBlocks) {
 }
 
 // Values at the floors: zeros keep their sign, and a scale never is zero.
+// One scale for all of a row: the smallest power of two that keeps its largest magnitude within 448.
+TEST(Quantize, RowsOfTheFp8IndexPlane) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    std::vector<float> x(128), back(128);
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = bf16_round(static_cast<float>(random_normal(seed, 0, i)) *
+                        std::ldexp(1.0f, static_cast<int>(seed % 40) - 20));
+    }
+    std::vector<uint8_t> codes(128);
+    const uint8_t scale = quantize8_row(x.data(), 128, codes.data());
+    float amax = 1e-4f;
+    for (const float v : x) amax = std::max(amax, std::fabs(v));
+    const float unit = e8m0_decode(scale);
+    EXPECT_LE(amax, 448 * unit);
+    EXPECT_GT(amax, 224 * unit);
+    dequantize8_row(codes.data(), scale, 128, back.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(back[i], e4m3_decode(e4m3_encode(x[i] / unit)) * unit);
+      EXPECT_LE(std::fabs(back[i] - x[i]), std::max(std::fabs(x[i]) * 0x1p-4f, unit * 0x1p-10f));
+    }
+  }
+  const std::vector<float> zeros(32, 0.0f);
+  std::vector<uint8_t> codes(32, 1);
+  EXPECT_EQ(quantize8_row(zeros.data(), 32, codes.data()), 127 - 22);  // 1e-4 / 448 from below
+  EXPECT_EQ(codes, std::vector<uint8_t>(32, 0));
+}
+
 TEST(Quantize, ZerosAndFloors) {
   std::vector<float> x(32, 0.0f);
   x[3] = -0.0f;

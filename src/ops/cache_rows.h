@@ -11,6 +11,7 @@ enum class RowFormat : uint8_t {
   kFp8Window,  // E4M3 codes [dim], UE8M0 scales [dim/32]          (QDQ8, spec 0.3)
   kFp4Main,    // packed E2M1 [dim/2], E4M3 scales [dim/16]        (QDQ4_16, spec 0.5)
   kFp4Index,   // packed E2M1 [dim/2], UE8M0 scales [dim/32]       (QDQ4_32, spec 0.4)
+  kFp8Index,   // E4M3 codes [dim], one UE8M0 scale                (spec runtime 2.2)
 };
 
 // Bytes of the codes (or values) and of the scales of one row.
@@ -19,6 +20,7 @@ constexpr int64_t code_bytes(RowFormat format, int64_t dim) {
     case RowFormat::kBf16:
       return 2 * dim;
     case RowFormat::kFp8Window:
+    case RowFormat::kFp8Index:
       return dim;
     case RowFormat::kFp4Main:
     case RowFormat::kFp4Index:
@@ -35,6 +37,8 @@ constexpr int64_t scale_bytes(RowFormat format, int64_t dim) {
       return dim / 32;
     case RowFormat::kFp4Main:
       return dim / 16;
+    case RowFormat::kFp8Index:
+      return 1;
   }
   return 0;
 }

@@ -19,7 +19,8 @@ struct CompressArgs {
 };
 
 // Quantises the rows that complete an entry from their unrounded values and stores them in PAGE memory; bf16 planes
-// store the dequantised values. write_main takes QDQ4_16 planes, write_index QDQ4_32 planes.
+// store the dequantised values. write_main takes QDQ4_16 planes, write_index planes of either
+// index format.
 struct WritePagedArgs {
   Rows rows;
   int32_t ratio = 1;

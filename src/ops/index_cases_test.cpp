@@ -1,5 +1,6 @@
 // Cases of index selection (op_cases.h): scores against the reference, decisions against a plain sort of the scores.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "ops/op_cases.h"
@@ -13,6 +14,7 @@ struct IndexShape {
   int32_t heads, dim, ratio, topk, length, rows_per_page;
   CandidateRole role;
   int32_t blocks, size;
+  RowFormat format = RowFormat::kFp4Index;
 };
 
 // Indices of the k largest values, ascending, the lowest index on ties: the rule written plainly.
@@ -37,9 +39,8 @@ struct IndexInputs {
     rows.add(0, shape.length - 9, 9);
     rows.add(1, 0, 5);
     rows.add(2, shape.length / 2, 1);
-    keys =
-        std::make_unique<PagedPlane>(data, RowFormat::kFp4Index, RowFormat::kFp4Index, shape.dim, shape.rows_per_page,
-                                     std::vector<int32_t>{shape.length, 8, shape.length / 2 + 1}, 1.0f);
+    keys = std::make_unique<PagedPlane>(data, shape.format, shape.format, shape.dim, shape.rows_per_page,
+                                        std::vector<int32_t>{shape.length, 8, shape.length / 2 + 1}, 1.0f);
     query = data.activations(static_cast<int64_t>(rows.size()) * shape.heads * shape.dim);
     weights = data.activations(static_cast<int64_t>(rows.size()) * shape.heads, 0.1f);
     for (int32_t r = 0; r < rows.size(); ++r) {
@@ -57,10 +58,9 @@ struct IndexInputs {
 };
 
 // Rows whose decisions do not follow from the scores that the op itself reported.
-int32_t wrong_decisions(const IndexShape& shape, const std::vector<bf16>& scores, int32_t visible,
+int32_t wrong_decisions(const IndexShape& shape, const std::vector<float>& scores, int32_t visible,
                         const int32_t* selected, const int32_t* candidates) {
-  std::vector<float> values;
-  for (int32_t j = 0; j < visible; ++j) values.push_back(to_float(scores[static_cast<size_t>(j)]));
+  const std::vector<float> values(scores.begin(), scores.begin() + visible);
   std::vector<int32_t> from;
   for (int32_t j = 0; j < visible; ++j) {
     const bool in_pool = std::find(candidates, candidates + shape.blocks, j / shape.size) != candidates + shape.blocks;
@@ -86,6 +86,44 @@ int32_t wrong_decisions(const IndexShape& shape, const std::vector<bf16>& scores
   return wrong;
 }
 
+std::vector<bf16> narrowed(const std::vector<float>& values) {
+  std::vector<bf16> out;
+  for (const float value : values) out.push_back(to_bf16(value));
+  return out;
+}
+
+// What another order of fp32 sums may move the scores of an fp8 plane by: 2^-24 for each addition on the longest chain,
+// of the sum of all magnitudes.
+std::vector<std::vector<float>> fp8_slack(const IndexShape& shape, const IndexInputs& in,
+                                          const std::vector<int32_t>& chosen, const ChosenRows& step) {
+  const double steps = shape.dim + shape.heads + 2;
+  const auto dim = static_cast<size_t>(shape.dim);
+  std::vector<std::vector<float>> slack;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    std::vector<float> row(static_cast<size_t>(shape.length), 0.0f), key(dim);
+    const auto first = static_cast<size_t>(chosen[i]) * static_cast<size_t>(shape.heads);
+    const int32_t visible = step.rows.visible(static_cast<int32_t>(i), shape.ratio);
+    const int32_t* table =
+        step.rows.page_tables + static_cast<int64_t>(step.rows.request[i]) * step.rows.page_table_stride;
+    for (int32_t j = 0; j < visible; ++j) {
+      const RowAddress at = in.keys->rows().at(table, j);
+      decode_row(shape.format, at.codes, at.scales, shape.dim, key.data());
+      double magnitude = 0;
+      for (size_t h = 0; h < static_cast<size_t>(shape.heads); ++h) {
+        double dot = 0;
+        for (size_t d = 0; d < dim; ++d) {
+          dot +=
+              std::fabs(static_cast<double>(key[d]) * static_cast<double>(to_float(in.query[(first + h) * dim + d])));
+        }
+        magnitude += dot * std::fabs(static_cast<double>(to_float(in.weights[first + h])));
+      }
+      row[static_cast<size_t>(j)] = static_cast<float>(magnitude * steps * 0x1p-24);
+    }
+    slack.push_back(std::move(row));
+  }
+  return slack;
+}
+
 Outputs run_index(Ops& ops, const IndexShape& shape, const IndexInputs& in, const std::vector<int32_t>& chosen) {
   const ChosenRows step(in.rows, chosen, in.keys.get());
   const std::vector<bf16> query = choose(in.query, chosen, static_cast<int64_t>(shape.heads) * shape.dim);
@@ -94,7 +132,7 @@ Outputs run_index(Ops& ops, const IndexShape& shape, const IndexInputs& in, cons
   std::vector<int32_t> candidates = choose(in.pool, chosen, shape.blocks);
   if (shape.role == CandidateRole::kWrite) std::fill(candidates.begin(), candidates.end(), -7);
   std::vector<int32_t> candidates_again = candidates;
-  std::vector<bf16> scores(chosen.size() * static_cast<size_t>(shape.length));
+  std::vector<float> scores(chosen.size() * static_cast<size_t>(shape.length));
   IndexSelectArgs args;
   args.rows = step.rows;
   args.ratio = shape.ratio;
@@ -118,21 +156,27 @@ Outputs run_index(Ops& ops, const IndexShape& shape, const IndexInputs& in, cons
 
   std::vector<int32_t> wrong;
   for (size_t i = 0; i < chosen.size(); ++i) {
-    const std::vector<bf16> row(scores.begin() + static_cast<ptrdiff_t>(i) * shape.length,
-                                scores.begin() + static_cast<ptrdiff_t>(i + 1) * shape.length);
+    const std::vector<float> row(scores.begin() + static_cast<ptrdiff_t>(i) * shape.length,
+                                 scores.begin() + static_cast<ptrdiff_t>(i + 1) * shape.length);
     wrong.push_back(wrong_decisions(shape, row, step.rows.visible(static_cast<int32_t>(i), shape.ratio),
                                     selected.data() + i * static_cast<size_t>(shape.topk),
                                     candidates.data() + i * static_cast<size_t>(shape.blocks)));
   }
   // The same with and without a trace.
   if (selected != again || candidates != candidates_again) wrong.front() += 100;
-  Outputs outputs = {output("scores", Kind::kBf16, scores, shape.length),
+  const bool fp8 = shape.format == RowFormat::kFp8Index;
+  Outputs outputs = {fp8 ? output("scores", Kind::kF32, scores, shape.length)
+                         : output("scores", Kind::kBf16, narrowed(scores), shape.length),
                      output("wrong decisions", Kind::kBytes, wrong, 1),
                      output("selected", Kind::kDecision, selected, shape.topk),
                      output("candidates", Kind::kDecision, candidates, shape.blocks)};
-  // bf(relu(d) * w) flips at ties; a head is a sixteenth of the sum or so, so a flip may move the sum by a few ulps.
-  outputs[0].flips = 0.001;
-  outputs[0].flip_l2 = 0.004;
+  if (fp8 && ops.name() == "ref") {
+    outputs[0].slack = fp8_slack(shape, in, chosen, step);
+  } else if (!fp8) {
+    // bf(relu(d) * w) flips at ties; a head is a sixteenth of the sum or so, so a flip may move the sum by a few ulps.
+    outputs[0].flips = 0.001;
+    outputs[0].flip_l2 = 0.004;
+  }
   return outputs;
 }
 
@@ -143,6 +187,7 @@ Case index_case(const IndexShape& shape) {
   c.limits.max_rows = 15;
   c.limits.index_heads = shape.heads;
   c.limits.index_dim = shape.dim;
+  c.limits.index_format = shape.format;
   c.limits.max_visible = shape.length;
   c.prepare = [shape](Ops& ops) {
     auto inputs = std::make_shared<IndexInputs>(shape, static_cast<uint64_t>(shape.length + shape.dim));
@@ -165,6 +210,13 @@ std::vector<Case> index_cases() {
            IndexShape{"odd", 3, 96, 1, 5, 61, 9, CandidateRole::kWrite, 4, 3},
            IndexShape{"one_block", 2, 32, 1, 7, 40, 5, CandidateRole::kNone, 4, 8},
            IndexShape{"wide", 4, 256, 1, 9, 50, 5, CandidateRole::kNone, 4, 8},
+           IndexShape{"fp8_nano", 16, 64, 2, 16, 90, 8, CandidateRole::kNone, 8, 4, RowFormat::kFp8Index},
+           IndexShape{"fp8_write", 32, 128, 1, 64, 300, 16, CandidateRole::kWrite, 16, 8, RowFormat::kFp8Index},
+           IndexShape{"fp8_read", 16, 64, 1, 128, 1500, 32, CandidateRole::kRead, 60, 8, RowFormat::kFp8Index},
+           IndexShape{"fp8_long", 16, 64, 1, 512, 2500, 64, CandidateRole::kNone, 4, 8, RowFormat::kFp8Index},
+           IndexShape{"fp8_odd", 3, 96, 1, 5, 61, 9, CandidateRole::kWrite, 4, 3, RowFormat::kFp8Index},
+           IndexShape{"fp8_one_block", 11, 32, 1, 7, 40, 5, CandidateRole::kNone, 4, 8, RowFormat::kFp8Index},
+           IndexShape{"fp8_wide", 4, 256, 1, 9, 50, 5, CandidateRole::kNone, 4, 8, RowFormat::kFp8Index},
        }) {
     cases.push_back(index_case(shape));
   }

@@ -13,9 +13,13 @@ enum class CandidateRole : uint8_t {
   kRead,   // only positions in the row's candidate blocks compete
 };
 
-// Per row: the min(topk, visible) entries with the largest scores, ascending; the lowest position wins ties. The query
-// is rounded by QDQ4_32 per head inside. A score is bf(sum over heads of bf(relu(bf(q . k)) * w)). Keys are read in
-// place. When every visible entry would be selected and nobody asks for scores, none is computed.
+// Per row: the min(topk, visible) entries with the largest scores, ascending; the lowest position wins ties. Keys are
+// read in place. When every visible entry would be selected and nobody asks for scores, none is computed.
+//
+// The plane's format decides the arithmetic of a score. FP4 (spec 6.5): the query is rounded by QDQ4_32 per head; the
+// score is bf(sum over heads of bf(relu(bf(q . k)) * w)). FP8 (spec runtime 6): query and key are E4M3 codes under one
+// power of two each, per head and per key; the score is s_k * sum over heads of relu(c_q . c_k) * (w * s_q), in fp32
+// with no rounding to bf16.
 struct IndexSelectArgs {
   Rows rows;
   const int32_t* query_rows = nullptr;  // [num_queries] rows that select, ascending; null: every row
@@ -33,8 +37,9 @@ struct IndexSelectArgs {
   int32_t candidate_size = 0;     // positions of a block
   int32_t* candidates = nullptr;  // [rows, candidate_blocks] kept blocks, ascending, -1 padded
 
-  // For traces only; null otherwise. Scores of all visible entries, row r at scores + r * scores_stride.
-  bf16* scores = nullptr;
+  // For traces only; null otherwise. Scores of all visible entries, row r at scores + r * scores_stride; on the bf16
+  // grid with an FP4 plane.
+  float* scores = nullptr;
   int64_t scores_stride = 0;
 
   int32_t queries() const { return query_rows != nullptr ? num_queries : rows.count; }

@@ -126,6 +126,7 @@ OpsLimits limits_of(const std::vector<Case>& cases) {
     all.list_length = std::max(all.list_length, l.list_length);
     all.index_heads = std::max(all.index_heads, l.index_heads);
     all.index_dim = std::max(all.index_dim, l.index_dim);
+    all.index_format = std::max(all.index_format, l.index_format);
     all.max_visible = std::max(all.max_visible, l.max_visible);
     all.vocab = std::max(all.vocab, l.vocab);
   }

@@ -34,7 +34,8 @@ struct OpsLimits {
   int32_t list_length = 0;  // window + index_topk
   int32_t index_heads = 0;
   int32_t index_dim = 0;
-  int64_t max_visible = 0;  // compressed entries of one request
+  RowFormat index_format = RowFormat::kFp4Index;  // kFp8Index where some plane is
+  int64_t max_visible = 0;                        // compressed entries of one request
   int64_t vocab = 0;
 };
 

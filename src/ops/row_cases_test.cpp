@@ -308,7 +308,9 @@ Case compress_case(int32_t dim) {
 Case write_case(int32_t dim, RowFormat packed, RowFormat format) {
   Case c;
   c.name = std::string("write_") + (packed == RowFormat::kFp4Main ? "main_" : "index_") + std::to_string(dim) +
-           (format == RowFormat::kBf16 ? "_bf16" : "");
+           (format == RowFormat::kBf16       ? "_bf16"
+            : format == RowFormat::kFp8Index ? "_fp8"
+                                             : "");
   c.rows = 20;
   c.prepare = [=](Ops& ops) {
     auto data = std::make_shared<Data>(static_cast<uint64_t>(dim));
@@ -372,7 +374,8 @@ std::vector<Case> row_cases() {
   for (RowFormat format : {RowFormat::kFp4Main, RowFormat::kBf16}) {
     cases.push_back(write_case(64, RowFormat::kFp4Main, format));
   }
-  cases.push_back(write_case(128, RowFormat::kFp4Index, RowFormat::kFp4Index));
+  for (RowFormat format : {RowFormat::kFp4Index, RowFormat::kFp8Index})
+    cases.push_back(write_case(128, format, format));
   return cases;
 }
 

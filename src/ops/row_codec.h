@@ -27,6 +27,8 @@ inline void decode_row(RowFormat format, const std::byte* codes, const std::byte
       return dequantize4_main(c, s, dim, x);
     case RowFormat::kFp4Index:
       return dequantize4_index(c, s, dim, x);
+    case RowFormat::kFp8Index:
+      return dequantize8_row(c, *s, dim, x);
   }
 }
 
@@ -39,6 +41,9 @@ inline void quantize_row(RowFormat packed, const float* x, int64_t dim, uint8_t*
       return quantize4_main(x, dim, codes, scales);
     case RowFormat::kFp4Index:
       return quantize4_index(x, dim, codes, scales);
+    case RowFormat::kFp8Index:
+      *scales = quantize8_row(x, dim, codes);
+      return;
     case RowFormat::kBf16:
       FOLIO_CHECK(false, "bf16 has no quantiser");
   }

@@ -120,6 +120,7 @@ class CommandLine(CommandTest):
         self.refused(*run, "--prompt", "a", "--isa", "mmx", says="mmx")
         self.refused(*run, "--prompt", "a", "--block-size", 15, says=["15", "16"])
         self.refused(*run, "--prompt", "a", "--kv-cache-dtype", "fp8", says="fp8")
+        self.refused(*run, "--prompt", "a", "--index-cache-dtype", "bf16", says="bf16")
         self.refused(*run, "--prompt", "a", "--device", "cuda", says="cuda")
         self.refused(*run, "--prompt", "a", "--memory-budget", "lots", says=["lots", "12G"])
         self.refused(*run, "--prompt", "a", "--memory-budget", "1M", says=["--memory-budget", "GiB"], status=1)

@@ -51,7 +51,7 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             out = Path(scratch) / "logits.safetensors"
             command = [folio, "logits", "--model", folder / "checkpoint", "--tokens-file", folder / "tokens.txt",
-                       "--out", out, "--isa", backend, *variant]
+                       "--out", out, "--isa", backend, "--index-cache-dtype", case["index"], *variant]
             if image and case["image"]:
                 command += ["--image", "{}:{}".format(*case["image"])]
             done = subprocess.run([str(part) for part in command], capture_output=True, text=True)

@@ -12,6 +12,7 @@ std::vector<GoldenCase> load_cases(const std::string& folder, bool quick) {
   for (const auto& entry : nlohmann::json::parse(file)) {
     if (quick && !entry.at("quick").get<bool>()) continue;
     GoldenCase item{.name = entry.at("name").get<std::string>(), .folder = {}, .image = {}};
+    item.fp8_index = entry.at("index").get<std::string>() == "fp8";
     item.folder = folder + "/" + item.name;
     if (!entry.at("image").is_null()) item.image = entry.at("image").get<std::pair<int64_t, int64_t>>();
     cases.push_back(item);

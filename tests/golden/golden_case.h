@@ -16,6 +16,7 @@ namespace folio::golden {
 struct GoldenCase {
   std::string name;
   std::string folder;
+  bool fp8_index = false;                            // the format of the index plane
   std::optional<std::pair<int64_t, int64_t>> image;  // positions A .. B-1 are an image span
 
   std::string checkpoint_dir() const { return folder + "/checkpoint"; }

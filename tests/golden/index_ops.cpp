@@ -31,6 +31,12 @@ std::vector<int32_t> padded(std::vector<int32_t> values, int64_t width) {
   return values;
 }
 
+std::vector<bf16> narrowed(std::span<const float> values) {
+  std::vector<bf16> out;
+  for (const float value : values) out.push_back(to_bf16(value));
+  return out;
+}
+
 // Spec 6.8 on a row's visible scores.
 std::vector<int32_t> blocks_of(const std::vector<float>& scores, int64_t size, int64_t most) {
   std::vector<float> best((scores.size() + static_cast<size_t>(size) - 1) / static_cast<size_t>(size), kNever);
@@ -166,7 +172,7 @@ void OpRunner::indexer(int layer) {
   const LayerTopology& topology = topology_[layer];
   const std::string owner = key(topology.kv_owner, "index_key");
   const CacheView::Owner& cache = packed_.view().owners[static_cast<size_t>(topology_.owner_index(topology.kv_owner))];
-  packed_.install(cache.index, RowFormat::kFp4Index, golden_.get<uint8_t>(owner + ".codes"),
+  packed_.install(cache.index, cache.index.format, golden_.get<uint8_t>(owner + ".codes"),
                   golden_.get<uint8_t>(owner + ".scales"));
   IndexSelectArgs args{.rows = all_rows(),
                        .ratio = topology.ratio,
@@ -191,7 +197,7 @@ void OpRunner::indexer(int layer) {
 void OpRunner::check_selection(int layer, const IndexSelectArgs& given, std::span<const int32_t> pool) {
   const auto n = static_cast<size_t>(n_), topk = static_cast<size_t>(given.topk);
   const auto width = static_cast<size_t>(given.candidate_blocks);
-  const auto run = [&](bool scored, std::vector<bf16>& scores, std::vector<int32_t>& selected,
+  const auto run = [&](bool scored, std::vector<float>& scores, std::vector<int32_t>& selected,
                        std::vector<int32_t>& candidates) {
     IndexSelectArgs args = given;
     scores.resize(n * n);
@@ -206,26 +212,35 @@ void OpRunner::check_selection(int layer, const IndexSelectArgs& given, std::spa
     }
     ops_.index_select(args);
   };
-  std::vector<bf16> scores, unused;
+  std::vector<float> scores, unused;
   std::vector<int32_t> selected, candidates, selected_alone, candidates_alone;
   run(true, scores, selected, candidates);
   run(false, unused, selected_alone, candidates_alone);
   recorder_.exact<int32_t>("selection without a trace", layer, selected_alone, selected);
   recorder_.exact<int32_t>("candidates without a trace", layer, candidates_alone, candidates);
 
-  const auto want_scores = bf16s(key(layer, "index_scores"));
+  const bool fp8 = given.keys.format == RowFormat::kFp8Index;
+  std::vector<float> want_scores;
+  if (fp8) {
+    const auto wide = golden_.get<float>(key(layer, "index_scores"));
+    want_scores.assign(wide.begin(), wide.end());
+  } else {
+    for (const bf16 score : bf16s(key(layer, "index_scores"))) want_scores.push_back(to_float(score));
+  }
   const auto want_selected = golden_.get<int32_t>(key(layer, "selected"));
   size_t offset = 0;
   for (size_t r = 0; r < n; ++r) {
     const auto visible = (r + 1) / static_cast<size_t>(given.ratio);
-    const std::span<const bf16> row = std::span(scores).subspan(r * n, visible);
-    const std::span<const bf16> want_row = want_scores.subspan(offset, visible);
+    std::vector<float> own(scores.begin() + static_cast<ptrdiff_t>(r * n),
+                           scores.begin() + static_cast<ptrdiff_t>(r * n + visible));
+    const std::span<const float> want_row = std::span(want_scores).subspan(offset, visible);
     offset += visible;
-    if (visible > 0) recorder_.bf16_rows("index score", layer, row, want_row, static_cast<int64_t>(visible));
-    std::vector<float> own;
-    for (const bf16 score : row) own.push_back(to_float(score));
-    const bool same =
-        std::equal(row.begin(), row.end(), want_row.begin(), [](bf16 a, bf16 b) { return to_float(a) == to_float(b); });
+    if (visible > 0 && fp8) {
+      recorder_.f32_rows("index score (fp8 plane)", layer, own, want_row, static_cast<int64_t>(visible));
+    } else if (visible > 0) {
+      recorder_.bf16_rows("index score", layer, narrowed(own), narrowed(want_row), static_cast<int64_t>(visible));
+    }
+    const bool same = std::equal(own.begin(), own.end(), want_row.begin());
 
     const auto kept = std::span<const int32_t>(candidates).subspan(r * width, width);
     if (given.role == CandidateRole::kWrite) {

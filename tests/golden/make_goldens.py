@@ -24,17 +24,19 @@ ORACLE = ROOT / "tools" / "oracle"
 # writer: who writes the checkpoint; the other side must read it. `tokens` random ids follow `seed`. slots has more
 # positions than it may select (256) and than its candidate pool holds (320); heads-1 more than its window (128).
 # floor: relative L2 between two orders of fp32 sums, end to end; on heads it grows with the prompt (docs/fidelity.md).
-# quick: sanitizer builds use it.
-FIELDS = ("name", "preset", "seed", "writer", "tokens", "image", "floor", "quick")
+# index: the format of the index plane. quick: sanitizer builds use it.
+FIELDS = ("name", "preset", "seed", "writer", "tokens", "image", "floor", "index", "quick")
 CASES = [dict(zip(FIELDS, row)) for row in (
-    ("nano-1", "nano", 1, "oracle", 96, None, 0.10, True),
-    ("nano-2", "nano", 2, "folio", 96, None, 0.10, False),
-    ("nano-3-image", "nano", 3, "oracle", 80, [21, 34], 0.10, True),
-    ("mini-1", "mini", 1, "oracle", 96, None, 0.10, False),
-    ("mini-2", "mini", 2, "folio", 64, None, 0.10, False),
-    ("heads-1", "heads", 1, "folio", 160, None, 0.028, False),
-    ("heads-1-short", "heads", 1, "oracle", 40, None, 0.02, False),
-    ("slots-1", "slots", 1, "oracle", 400, None, 0.044, False),
+    ("nano-1", "nano", 1, "oracle", 96, None, 0.10, "fp4", True),
+    ("nano-2", "nano", 2, "folio", 96, None, 0.10, "fp4", False),
+    ("nano-3-image", "nano", 3, "oracle", 80, [21, 34], 0.10, "fp4", True),
+    ("mini-1", "mini", 1, "oracle", 96, None, 0.10, "fp4", False),
+    ("mini-2", "mini", 2, "folio", 64, None, 0.10, "fp4", False),
+    ("heads-1", "heads", 1, "folio", 160, None, 0.028, "fp4", False),
+    ("heads-1-short", "heads", 1, "oracle", 40, None, 0.02, "fp4", False),
+    ("slots-1", "slots", 1, "oracle", 400, None, 0.044, "fp4", False),
+    ("nano-1-fp8", "nano", 1, "oracle", 96, None, 0.10, "fp8", True),
+    ("slots-1-fp8", "slots", 1, "oracle", 400, None, 0.044, "fp8", False),
 )]
 
 
@@ -91,7 +93,8 @@ def make(case, out, folio, oracle_digest):
     stamp_file.unlink(missing_ok=True)
     shutil.rmtree(checkpoint, ignore_errors=True)
     command = [sys.executable, ORACLE / "golden.py", "--checkpoint", checkpoint, "--random", case["tokens"],
-               "--token-seed", case["seed"], "--cut-points", "--out", folder / "golden.safetensors"]
+               "--token-seed", case["seed"], "--cut-points", "--index-cache-dtype", case["index"],
+               "--out", folder / "golden.safetensors"]
     if case["writer"] == "folio":
         (folder / "checkpoint.new").rename(checkpoint)
     else:

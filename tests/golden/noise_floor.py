@@ -29,7 +29,7 @@ def main():
     from model import Model
     from session import Session
 
-    variants = {"blocked_qlin": Arithmetic(blocked_qlin=True), "fp32_sums": Arithmetic(fp32_sums=True)}
+    variants = {"blocked_qlin": {"blocked_qlin": True}, "fp32_sums": {"fp32_sums": True}}
     print("| case | variant | relative L2 | top-1 agreement |\n|---|---|---|---|")
     for case in json.loads((args.goldens / "cases.json").read_text()):
         if args.cases and case["name"] not in args.cases:
@@ -39,7 +39,8 @@ def main():
         config, weights, token_map = checkpoint.load(folder / "checkpoint")
         mask = golden["image_mask"].astype(bool) if "image_mask" in golden else None
         want = golden["logits"].astype(np.float64)
-        for name, arithmetic in variants.items():
+        for name, options in variants.items():
+            arithmetic = Arithmetic(**options, index_cache=case["index"])
             logits = Session(Model(config, weights, arithmetic, token_map)).extend(golden["tokens"].tolist(), mask)
             distance = np.linalg.norm(logits - want) / np.linalg.norm(want)
             agreement = np.mean(np.argmax(logits, axis=1) == np.argmax(want, axis=1))

@@ -12,10 +12,6 @@ namespace {
 
 constexpr int32_t kBlockSize = 16;
 
-Geometry case_geometry(const Config& config, const Topology& topology, bool packed) {
-  return Geometry(geometry_inputs(config, topology, kBlockSize, packed));
-}
-
 // Scratch for the largest calls: each expert of each row runs as a row of its own.
 OpsLimits limits(const Config& config, int64_t n) {
   return {.max_rows = n * config.num_experts_per_tok,
@@ -31,6 +27,7 @@ OpsLimits limits(const Config& config, int64_t n) {
           .list_length = static_cast<int32_t>(config.sliding_window + config.index_topk),
           .index_heads = static_cast<int32_t>(config.index_n_heads),
           .index_dim = static_cast<int32_t>(config.index_head_dim),
+          .index_format = RowFormat::kFp8Index,  // the larger scores
           .max_visible = n,
           .vocab = config.vocab_size};
 }
@@ -56,8 +53,9 @@ std::unique_ptr<Ops> make_backend(const std::string& name) {
   return name == "ref" ? make_reference_ops() : make_cpu_ops({.isa = name, .threads = 2});
 }
 
-CaseCache::CaseCache(Device& device, const Config& config, const Topology& topology, int64_t positions, bool packed)
-    : geometry_(case_geometry(config, topology, packed)),
+CaseCache::CaseCache(Device& device, const Config& config, const Topology& topology, int64_t positions,
+                     CacheFormat format)
+    : geometry_(geometry_inputs(config, topology, kBlockSize, format)),
       pages_(device, geometry_, static_cast<int32_t>(geometry_.pages_for(positions)) + 1),
       states_(device, geometry_, 1),
       view_(geometry_, pages_, states_) {
@@ -148,8 +146,8 @@ OpRunner::OpRunner(const GoldenCase& golden_case, Ops& ops, Recorder& recorder)
       rope_scaled_(rope_plain_.size()),
       rope_group_(rope_plain_.size()),
       engram_rows_(tokens_.size() * config().engram_layer_ids.size() * static_cast<size_t>(config().engram_columns())),
-      packed_(*device_, config(), topology_, n_, true),
-      wide_(*device_, config(), topology_, n_, false) {
+      packed_(*device_, config(), topology_, n_, {.packed = true, .fp8_index = golden_case.fp8_index}),
+      wide_(*device_, config(), topology_, n_, {.packed = false}) {
   ops_.reserve(limits(config(), n_));
   for (const int32_t token : tokens_) inputs_.push_back({.value = token});
   if (golden_case.image) {
@@ -269,7 +267,7 @@ void OpRunner::stored(const std::string& op, int layer, RowFormat format, std::s
 
 void OpRunner::stored_near(const std::string& op, int layer, RowFormat format, std::span<const uint8_t> codes,
                            std::span<const uint8_t> scales, const std::string& want) {
-  const bool fp8 = format == RowFormat::kFp8Window;
+  const bool fp8 = format == RowFormat::kFp8Window || format == RowFormat::kFp8Index;
   const std::vector<uint8_t> got = fp8 ? std::vector<uint8_t>(codes.begin(), codes.end()) : unpack_fp4(codes);
   const auto golden_codes = golden_.get<uint8_t>(want + ".codes"),
              golden_scales = golden_.get<uint8_t>(want + ".scales");

@@ -24,7 +24,7 @@ std::unique_ptr<Ops> make_backend(const std::string& name);
 // Caches of one request in slot 0, with small PAGEs in no particular order.
 class CaseCache {
  public:
-  CaseCache(Device& device, const Config& config, const Topology& topology, int64_t positions, bool packed);
+  CaseCache(Device& device, const Config& config, const Topology& topology, int64_t positions, CacheFormat format);
 
   const CacheView& view() const { return view_; }
   const std::vector<int32_t>& page_table() const { return page_table_; }

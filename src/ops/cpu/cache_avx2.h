@@ -64,7 +64,27 @@ struct Values {
   static void store_block(uint16_t* out, F x, F) { store_bf16(out, x); }
 };
 
-// Eight index keys as columns: column c holds bytes 4c .. 4c + 3 of every key, one key in each lane.
+// Eight FP8 index keys as operands of Values: operand d holds element d of every key, one key in each lane.
+inline void load_fp8_keys(const uint8_t* const* codes, int64_t dim, F* out) {
+  const __m256i by_element =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const __m256i by_half = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const F unit = splat(0x1p8f);  // widen_codes
+  for (int64_t d = 0; d < dim; d += 4) {
+    alignas(32) int32_t column[8];
+    for (int i = 0; i < 8; ++i) __builtin_memcpy(column + i, codes[i] + d, 4);
+    // Bytes d of all keys, then bytes d + 1 ..
+    const __m256i bytes = _mm256_permutevar8x32_epi32(
+        _mm256_shuffle_epi8(_mm256_load_si256(reinterpret_cast<const __m256i*>(column)), by_element), by_half);
+    const __m128i low = _mm256_castsi256_si128(bytes), high = _mm256_extracti128_si256(bytes, 1);
+    out[d] = mul(DecodeFp8::widen_codes(low), unit);
+    out[d + 1] = mul(DecodeFp8::widen_codes(_mm_srli_si128(low, 8)), unit);
+    out[d + 2] = mul(DecodeFp8::widen_codes(high), unit);
+    out[d + 3] = mul(DecodeFp8::widen_codes(_mm_srli_si128(high, 8)), unit);
+  }
+}
+
+// Eight FP4 index keys as columns: column c holds bytes 4c .. 4c + 3 of every key, one key in each lane.
 template <int kColumns>
 struct KeyColumns {
   __m256i even[kColumns], odd[kColumns];  // doubled E2M1 values of the low and high nibbles, plus 12

@@ -103,13 +103,61 @@ struct Values {
   }
 };
 
-// Sixteen index keys as columns: column c holds bytes 4c .. 4c + 3 of every key, one key in each lane.
+// Columns c .. c + 7 of sixteen rows of bytes: a column is a vector with four bytes of each row, byte 4c on. An 8 x 8
+// transposition of dwords in each half: rows 0..7 below, 8..15 above.
+inline void load_columns(const uint8_t* const* rows, int64_t c, __m512i (&columns)[8]) {
+  __m512i a[8], b[8];
+  for (int i = 0; i < 8; ++i) {
+    const auto* low = reinterpret_cast<const __m256i*>(rows[i] + 4 * c);
+    const auto* high = reinterpret_cast<const __m256i*>(rows[i + 8] + 4 * c);
+    a[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(low)), _mm256_loadu_si256(high), 1);
+  }
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
+    a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+    a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
+    a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+  }
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+  const __m512i second = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+  for (int i = 0; i < 4; ++i) {
+    columns[i] = _mm512_permutex2var_epi64(a[i], first, a[i + 4]);
+    columns[i + 4] = _mm512_permutex2var_epi64(a[i], second, a[i + 4]);
+  }
+}
+
+// Sixteen FP8 index keys as operands of Values: operand i holds elements 2i and 2i + 1 of every key, one key in each
+// lane.
+inline void load_fp8_keys(const uint8_t* const* codes, int64_t dim, __m512i* out) {
+  for (int64_t c = 0; c < dim / 4; c += 8) {
+    __m512i columns[8];
+    load_columns(codes, c, columns);
+    for (int i = 0; i < 8; ++i, out += 2) {
+      // Two keys of each four in either, four elements each.
+      __m512i pairs[2];
+      DecodeFp8::decode(columns[i], DecodeFp8::unit_scale(), pairs);
+      const F a = from_bits(pairs[0]), b = from_bits(pairs[1]);
+      out[0] = bits(_mm512_shuffle_ps(a, b, 0x88));
+      out[1] = bits(_mm512_shuffle_ps(a, b, 0xdd));
+    }
+  }
+}
+
+// Sixteen FP4 index keys as columns: column c holds bytes 4c .. 4c + 3 of every key, one key in each lane.
 template <int kColumns>
 struct KeyColumns {
   __m512i even[kColumns], odd[kColumns];  // doubled E2M1 values of the low and high nibbles, plus 12
 
   void load(const uint8_t* const* codes) {
-    for (int64_t c = 0; c + 8 <= kColumns; c += 8) load_eight(codes, c);
+    for (int64_t c = 0; c + 8 <= kColumns; c += 8) {
+      __m512i columns[8];
+      load_columns(codes, c, columns);
+      for (int i = 0; i < 8; ++i) widen(c + i, columns[i]);
+    }
     for (int64_t c = kColumns / 8 * 8; c < kColumns; ++c) load_one(codes, c);
   }
   static I dot(I acc, I keys, int32_t query) { return _mm512_dpbusd_epi32(acc, keys, _mm512_set1_epi32(query)); }
@@ -127,31 +175,6 @@ struct KeyColumns {
     alignas(64) int32_t column[16];
     for (int i = 0; i < 16; ++i) __builtin_memcpy(column + i, codes[i] + 4 * c, 4);
     widen(c, _mm512_load_si512(column));
-  }
-  // An 8 x 8 transposition of dwords in each half: keys 0..7 below, 8..15 above.
-  void load_eight(const uint8_t* const* codes, int64_t c) {
-    __m512i a[8], b[8];
-    for (int i = 0; i < 8; ++i) {
-      const auto* low = reinterpret_cast<const __m256i*>(codes[i] + 4 * c);
-      const auto* high = reinterpret_cast<const __m256i*>(codes[i + 8] + 4 * c);
-      a[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(low)), _mm256_loadu_si256(high), 1);
-    }
-    for (int i = 0; i < 8; i += 2) {
-      b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-      b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4) {
-      a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
-      a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
-      a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
-      a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
-    }
-    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
-    const __m512i second = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
-    for (int i = 0; i < 4; ++i) {
-      widen(c + i, _mm512_permutex2var_epi64(a[i], first, a[i + 4]));
-      widen(c + i + 4, _mm512_permutex2var_epi64(a[i], second, a[i + 4]));
-    }
   }
 };
 

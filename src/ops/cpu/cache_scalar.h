@@ -8,11 +8,6 @@ namespace folio::cpu::scalar {
 
 constexpr bool kReadsBf16Rows = false;
 
-inline float decode_e2m1(uint8_t code) {
-  constexpr float kValues[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-  return kValues[code & 15];
-}
-
 // A stored row of `dim` values.
 inline void decode_cached(RowFormat format, const uint8_t* codes, const uint8_t* scales, int64_t dim, float* out) {
   for (int64_t d = 0; d < dim; ++d) {
@@ -52,7 +47,14 @@ struct Values {
   static void store_block(uint16_t* out, F x, F) { store_bf16(out, x); }
 };
 
-// Eight index keys as columns: column c holds bytes 4c .. 4c + 3 of every key, one key in each lane.
+// Eight FP8 index keys as operands of Values: operand d holds element d of every key, one key in each lane.
+inline void load_fp8_keys(const uint8_t* const* codes, int64_t dim, F* out) {
+  for (int64_t d = 0; d < dim; ++d) {
+    for (int i = 0; i < kLanes; ++i) out[d].lane[i] = decode_e4m3(codes[i][d]);
+  }
+}
+
+// Eight FP4 index keys as columns: column c holds bytes 4c .. 4c + 3 of every key, one key in each lane.
 template <int kColumns>
 struct KeyColumns {
   I even[kColumns], odd[kColumns];  // doubled E2M1 values of the low and high nibbles, plus 12, a byte each

@@ -197,10 +197,11 @@ void CpuOps::layout(Arena& arena) {
     t.spare_rows = arena.take<std::byte>(kAttendChunk * row_bytes);
     t.tags = arena.take<RowTag>(row_cache_rows());
     t.stamps = arena.take<uint64_t>(row_cache_rows());
-    t.index_query = arena.take<std::byte>(kernels_.index_query_bytes(l.index_heads, l.index_dim));
+    t.index_query = arena.take<std::byte>(std::max(kernels_.index_fp4.query_bytes(l.index_heads, l.index_dim),
+                                                   kernels_.index_fp8.query_bytes(l.index_heads, l.index_dim)));
     t.affinity = arena.take<float>(l.max_experts);
-    t.scores = arena.take<uint16_t>(l.max_visible);
-    t.block_scores = arena.take<uint16_t>(l.max_visible);
+    t.scores = arena.take<std::byte>(l.max_visible * index_score_bytes(l.index_format));
+    t.block_scores = arena.take<std::byte>(l.max_visible * index_score_bytes(l.index_format));
     t.sample = {.adjusted = arena.take<float>(l.vocab),
                 .weights = arena.take<float>(l.vocab),
                 .candidates = arena.take<SampleCandidate>(l.vocab),

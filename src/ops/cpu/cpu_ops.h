@@ -65,6 +65,8 @@ inline const uint16_t* bits_of(const bf16* x) { return reinterpret_cast<const ui
 inline uint16_t* bits_of(bf16* x) { return reinterpret_cast<uint16_t*>(x); }
 
 struct Competitors;  // cpu_index.cpp
+// Of a score in scratch: bf16 or fp32 bits.
+constexpr int64_t index_score_bytes(RowFormat keys) { return keys == RowFormat::kFp8Index ? 4 : 2; }
 
 class CpuOps final : public ReferenceOps {
  public:
@@ -127,9 +129,9 @@ class CpuOps final : public ReferenceOps {
     uint64_t cache_epoch = 0;
     uint64_t chunk_stamp = 0;
     std::byte* index_query = nullptr;
-    float* affinity = nullptr;         // router: [max_experts]
-    uint16_t* scores = nullptr;        // index: [max_visible]
-    uint16_t* block_scores = nullptr;  // index: [max_visible]
+    float* affinity = nullptr;          // router: [max_experts]
+    std::byte* scores = nullptr;        // index: [max_visible] scores of index_format
+    std::byte* block_scores = nullptr;  // index: likewise
     SampleScratch sample;
   };
   // Rows of one expert that one tile takes.
@@ -188,11 +190,10 @@ class CpuOps final : public ReferenceOps {
   void attend_together(const AttendArgs& args, int32_t query);
 
   void score_keys(const IndexSelectArgs& args, int32_t row, const std::byte* query, const Competitors& competitors,
-                  int64_t begin, int64_t end, uint16_t* out) const;
+                  int64_t begin, int64_t end, std::byte* out) const;
+  void trace_scores(const IndexSelectArgs& args, int32_t row, const ThreadScratch& scratch) const;
   bool select_all(const IndexSelectArgs& args, int32_t row) const;
   void select_scored(const IndexSelectArgs& args, int32_t row, const ThreadScratch& scratch) const;
-  void write_candidates(const IndexSelectArgs& args, int32_t row, const uint16_t* ordered, int64_t visible,
-                        uint16_t* best) const;
 
   Isa isa_;
   const Kernels& kernels_;

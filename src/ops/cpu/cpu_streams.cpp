@@ -296,7 +296,7 @@ void CpuOps::write_rows(const WritePagedArgs& args, RowFormat packed) {
 
 void CpuOps::write_main(const WritePagedArgs& args) { write_rows(args, RowFormat::kFp4Main); }
 
-void CpuOps::write_index(const WritePagedArgs& args) { write_rows(args, RowFormat::kFp4Index); }
+void CpuOps::write_index(const WritePagedArgs& args) { write_rows(args, args.plane.format); }
 
 void CpuOps::compress(const CompressArgs& args) {
   const int64_t dim = args.pending.dim;

@@ -79,12 +79,15 @@ struct DecodeFp8 : Bf16Operands {
     const auto word = [&](int64_t i) { return static_cast<int16_t>((scales[i] - 63) * 128); };
     return {_mm512_mask_set1_epi16(_mm512_set1_epi16(word(2 * chunk)), 0xffff0000u, word(2 * chunk + 1))};
   }
+  static Scale unit_scale() { return {_mm512_set1_epi16((127 - 63) * 128)}; }
   static void decode(const uint8_t* codes, Scale scale, Operand (&out)[kVecs]) {
+    decode(_mm512_loadu_si512(codes), scale, out);
+  }
+  static void decode(__m512i c, Scale scale, Operand (&out)[kVecs]) {
     const __m512i low0 = _mm512_load_si512(kE4M3.low), low1 = _mm512_load_si512(kE4M3.low + 64);
     const __m512i high0 = _mm512_load_si512(kE4M3.high), high1 = _mm512_load_si512(kE4M3.high + 64);
     const __m512i zeros = _mm512_setzero_si512();
     const __m512i sign = _mm512_set1_epi16(INT16_MIN);
-    const __m512i c = _mm512_loadu_si512(codes);
     const __m512i low = _mm512_permutex2var_epi8(low0, c, low1);
     const __m512i high = _mm512_permutex2var_epi8(high0, c, high1);
     const __m512i m0 = _mm512_adds_epi16(_mm512_unpacklo_epi8(low, high), scale.exponent);

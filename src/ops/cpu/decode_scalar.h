@@ -49,6 +49,11 @@ inline float decode_e4m3(uint8_t code) {
   return (code & 0x80) != 0 ? -value : value;
 }
 
+inline float decode_e2m1(uint8_t code) {
+  constexpr float kValues[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  return kValues[code & 15];
+}
+
 struct DecodeFp8 : FloatOperands {
   static constexpr int kChunk = 32;
   static constexpr int kVecs = 4;
@@ -75,9 +80,9 @@ struct DecodeFp4 : FloatOperands {
     return {as_float(static_cast<int32_t>(scales[chunk]) << 23)};
   }
   static void decode(const uint8_t* codes, Scale scale, Operand (&out)[kVecs]) {
-    constexpr float kValues[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     for (int k = 0; k < kChunk; ++k) {
-      out[k / kLanes].lane[k % kLanes] = kValues[(codes[k / 2] >> (4 * (k & 1))) & 15] * scale.factor;
+      const auto code = static_cast<uint8_t>(codes[k / 2] >> (4 * (k & 1)));
+      out[k / kLanes].lane[k % kLanes] = decode_e2m1(code) * scale.factor;
     }
   }
 };

@@ -1,4 +1,4 @@
-// Scores of index keys, for the ISA namespace FOLIO_ISA (spec 6.5; kernels.h).
+// Scores of the keys of an fp4 index plane, for the ISA namespace FOLIO_ISA (spec 6.5; kernels.h).
 //
 // Keys stand in lanes: kLanes of them are transposed once into columns of four bytes, then every head takes two byte
 // dots per column and about twenty instructions of scaling and rounding per kLanes keys. A key moves 17/32 byte per
@@ -123,6 +123,15 @@ inline void head_terms(const KeyColumns<4 * B>& keys, const F (&key_scales)[B], 
   }
 }
 
+// UE8M0 scale `b` of each of kLanes keys; 2^-127 for byte 0.
+inline F key_scale(const uint8_t* const* scales, int b) {
+  int32_t exponents[kLanes];
+  for (int i = 0; i < kLanes; ++i) exponents[i] = scales[i][b];
+  I lanes;
+  __builtin_memcpy(&lanes, exponents, sizeof lanes);
+  return from_bits(imax(shl<23>(lanes), isplat(0x00400000)));
+}
+
 // kLanes keys; B blocks of 32 columns.
 template <int B>
 inline void score_lanes(const IndexScoreArgs& args, const IndexQueryView& view, const uint8_t* const* codes,
@@ -130,14 +139,7 @@ inline void score_lanes(const IndexScoreArgs& args, const IndexQueryView& view, 
   KeyColumns<4 * B> keys;
   keys.load(codes);
   F key_scales[B];
-  for (int b = 0; b < B; ++b) {
-    int32_t exponents[kLanes];
-    for (int i = 0; i < kLanes; ++i) exponents[i] = scales[i][b];
-    I lanes;
-    __builtin_memcpy(&lanes, exponents, sizeof lanes);
-    // 2^-127 for byte 0.
-    key_scales[b] = from_bits(imax(shl<23>(lanes), isplat(0x00400000)));
-  }
+  for (int b = 0; b < B; ++b) key_scales[b] = key_scale(scales, b);
   // Two heads at a time: one head is a long chain of dependent instructions.
   F total = zero();
   int64_t h = 0;
@@ -157,11 +159,12 @@ inline void score_lanes(const IndexScoreArgs& args, const IndexQueryView& view, 
 template <int B>
 inline void score_blocks(const IndexScoreArgs& args) {
   const IndexQueryView view(const_cast<std::byte*>(args.query), args.heads, args.dim);
+  auto* out = static_cast<uint16_t*>(args.out);
   for (int64_t i = 0; i < args.count; i += kLanes) {
     F score;
     if (args.count - i >= kLanes) {
       score_lanes<B>(args, view, args.codes + i, args.scales + i, score);
-      store_bf16(args.out + i, score);
+      store_bf16(out + i, score);
       continue;
     }
     const uint8_t* codes[kLanes];
@@ -172,7 +175,7 @@ inline void score_blocks(const IndexScoreArgs& args) {
       scales[j] = args.scales[key];
     }
     score_lanes<B>(args, view, codes, scales, score);
-    store_bf16_part(args.out + i, score, args.count - i);
+    store_bf16_part(out + i, score, args.count - i);
   }
 }
 

@@ -165,16 +165,23 @@ struct IndexQueryArgs {
   int64_t dim;  // one of kIndexDims
   std::byte* out;
 };
-// out[i] = bf16 bits of the score of key i (spec 6.5): exact integer dots per 32 columns, scaled, then the three
-// roundings; the sum over heads ascending in fp32.
+// out[i] = the score of key i, the sum over heads ascending in fp32. FP4 (spec 6.5): exact integer dots per 32 columns,
+// scaled, then the three roundings. FP8 (spec runtime 6): fp32 dots along the dimension, no rounding to bf16.
 struct IndexScoreArgs {
   const std::byte* query;
   int64_t heads;
   int64_t dim;
-  const uint8_t* const* codes;   // [count] packed E2M1 of the keys
+  const uint8_t* const* codes;   // [count] packed E2M1 or E4M3 of the keys
   const uint8_t* const* scales;  // [count] UE8M0
   int64_t count;
-  uint16_t* out;
+  void* out;  // [count] bf16 bits of an FP4 plane's scores, fp32 of an FP8 plane's
+};
+
+// The scorer of one plane format.
+struct IndexKernels {
+  int64_t (*query_bytes)(int64_t heads, int64_t dim);
+  void (*query)(const IndexQueryArgs& args);
+  void (*score)(const IndexScoreArgs& args);
 };
 
 struct PartSum {
@@ -227,9 +234,8 @@ struct Kernels {
   uint64_t (*read_all)(const std::byte* data, int64_t bytes);
   int64_t (*multiply_add)(int64_t rounds);
 
-  int64_t (*index_query_bytes)(int64_t heads, int64_t dim);
-  void (*index_query)(const IndexQueryArgs& args);
-  void (*index_score)(const IndexScoreArgs& args);
+  IndexKernels index_fp4;
+  IndexKernels index_fp8;
 };
 
 const Kernels& scalar_kernels();

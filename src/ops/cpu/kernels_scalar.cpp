@@ -6,6 +6,7 @@
 
 #include "ops/cpu/attend_kernels.h"
 #include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/index_fp8_kernels.h"
 #include "ops/cpu/index_kernels.h"
 #include "ops/cpu/probe_kernels.h"
 #include "ops/cpu/row_kernels.h"
@@ -47,9 +48,8 @@ const Kernels& scalar_kernels() {
       .attend_end = isa::attend_end,
       .read_all = isa::read_all,
       .multiply_add = isa::multiply_add,
-      .index_query_bytes = isa::index_query_bytes,
-      .index_query = isa::index_query,
-      .index_score = isa::index_score,
+      .index_fp4 = {isa::index_query_bytes, isa::index_query, isa::index_score},
+      .index_fp8 = {isa::index_fp8_query_bytes, isa::index_fp8_query, isa::index_fp8_score},
   };
   return kernels;
 }

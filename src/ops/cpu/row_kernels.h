@@ -25,6 +25,22 @@ inline void store_bf16_up_to(uint16_t* p, F x, int64_t i, int64_t n) {
   }
 }
 
+// The exponent byte of the power of two from amax/448 up, amax at least 1e-4; 255 for an infinite one.
+inline int32_t e4m3_scale_exponent(float amax) {
+  const float scaled = (amax > 1e-4f ? amax : 1e-4f) * 0x1.24924ap-9f;  // 1/448
+  int32_t u;
+  __builtin_memcpy(&u, &scaled, sizeof u);
+  return (u + 0x7fffff) >> 23;
+}
+
+// The E4M3 value nearest to x, |x| <= 448, zeros positive.
+inline F round_e4m3(F x) {
+  // Adding 1.5 * 2^23 units of the last kept place leaves that many: 3 bits of mantissa, multiples of 2^-9 at least.
+  const I place = imax(iand(bits(x), isplat(0x7f800000)), isplat((127 - 6) << 23));
+  const F magic = from_bits(ior(iadd(place, isplat(20 << 23)), isplat(0x400000)));
+  return sub(add(x, magic), magic);
+}
+
 // QDQ8 of one group of 32 in place (numerics/quantize.h): the same codes, with zeros positive. Returns the exponent
 // byte of the scale.
 inline int32_t round_group8(F* x) {
@@ -32,25 +48,13 @@ inline int32_t round_group8(F* x) {
   F top = abs(x[0]);
   for (int i = 1; i < kVecs; ++i) top = max(abs(x[i]), top);
   // NaN elements do not take part in the maximum but stay NaN.
-  float amax = 1e-4f;
-  const float group = largest(top);
-  amax = group > amax ? group : amax;
-  const float scaled = amax * 0x1.24924ap-9f;  // 1/448
-  int32_t u;
-  __builtin_memcpy(&u, &scaled, sizeof u);
-  const int32_t exponent = (u + 0x7fffff) >> 23;
+  const int32_t exponent = e4m3_scale_exponent(largest(top));
   if (exponent >= 255) {  // an infinity in the group
     for (int i = 0; i < kVecs; ++i) x[i] = from_bits(isplat(0x7fc00000));
     return 255;
   }
   const F scale = from_bits(isplat(exponent << 23)), inverse = from_bits(isplat((254 - exponent) << 23));
-  for (int i = 0; i < kVecs; ++i) {
-    const F v = mul(x[i], inverse);
-    // Adding 1.5 * 2^23 units of the last kept place leaves that many: 3 bits of mantissa, multiples of 2^-9 at least.
-    const I place = imax(iand(bits(v), isplat(0x7f800000)), isplat((127 - 6) << 23));
-    const F magic = from_bits(ior(iadd(place, isplat(20 << 23)), isplat(0x400000)));
-    x[i] = mul(sub(add(v, magic), magic), scale);
-  }
+  for (int i = 0; i < kVecs; ++i) x[i] = mul(round_e4m3(mul(x[i], inverse)), scale);
   return exponent;
 }
 

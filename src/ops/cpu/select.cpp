@@ -4,32 +4,69 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 namespace folio::cpu {
 namespace {
 
-constexpr uint16_t kNever = 0x007f;  // the order of -infinity
+template <typename Score>
+constexpr int kBits = 8 * sizeof(Score);
 
-// Counts of one byte of those scores whose high byte is `high` (or of all their high bytes, high < 0).
-void count_bytes(const uint16_t* x, int64_t n, int high, uint32_t (&counts)[256]) {
+// Scores side by side. A mask has sizeof(Score) bits for each of them.
+template <typename Score>
+struct Lanes;
+template <>
+struct Lanes<uint16_t> {
+  static constexpr int64_t kCount = 16;
+  static constexpr uint32_t kOne = 0x3;
+  static __m256i splat(uint16_t x) { return _mm256_set1_epi16(static_cast<int16_t>(x)); }
+  static __m256i shift(__m256i v, int bits) { return _mm256_srl_epi16(v, _mm_cvtsi32_si128(bits)); }
+  static __m256i equal(__m256i a, __m256i b) { return _mm256_cmpeq_epi16(a, b); }
+  static __m256i max(__m256i a, __m256i b) { return _mm256_max_epu16(a, b); }
+};
+template <>
+struct Lanes<uint32_t> {
+  static constexpr int64_t kCount = 8;
+  static constexpr uint32_t kOne = 0xf;
+  static __m256i splat(uint32_t x) { return _mm256_set1_epi32(static_cast<int32_t>(x)); }
+  static __m256i shift(__m256i v, int bits) { return _mm256_srl_epi32(v, _mm_cvtsi32_si128(bits)); }
+  static __m256i equal(__m256i a, __m256i b) { return _mm256_cmpeq_epi32(a, b); }
+  static __m256i max(__m256i a, __m256i b) { return _mm256_max_epu32(a, b); }
+};
+
+// Calls take(i) for the scores that `test` (on vectors) lets through, and for the last few, in ascending order.
+template <typename Score, typename Test, typename Take>
+void for_hits(const Score* x, int64_t n, const Test& test, const Take& take) {
+  using L = Lanes<Score>;
+  int64_t i = 0;
+  for (; i + L::kCount <= n; i += L::kCount) {
+    const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
+    auto hits = static_cast<uint32_t>(_mm256_movemask_epi8(test(v)));
+    while (hits != 0) {
+      const int at = std::countr_zero(hits);
+      take(i + at / static_cast<int>(sizeof(Score)));
+      hits &= ~(L::kOne << at);
+    }
+  }
+  for (; i < n; ++i) take(i);
+}
+
+// Counts of the byte `shift` bits up, of those scores whose bits above it are those of `prefix`.
+template <typename Score>
+void count_bytes(const Score* x, int64_t n, int shift, Score prefix, uint32_t (&counts)[256]) {
   // Four tables, so that equal neighbours do not wait for each other.
   uint32_t tables[4][256] = {};
-  if (high < 0) {
+  if (shift + 8 == kBits<Score>) {
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
-      for (int t = 0; t < 4; ++t) ++tables[t][x[i + t] >> 8];
+      for (int t = 0; t < 4; ++t) ++tables[t][x[i + t] >> shift];
     }
-    for (; i < n; ++i) ++tables[0][x[i] >> 8];
+    for (; i < n; ++i) ++tables[0][x[i] >> shift];
   } else {
-    const __m256i wanted = _mm256_set1_epi16(static_cast<int16_t>(high));
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
-      auto hits = static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_srli_epi16(v, 8), wanted)));
-      for (; hits != 0; hits &= hits - 1, hits &= hits - 1) ++tables[0][x[i + std::countr_zero(hits) / 2] & 255];
-    }
-    for (; i < n; ++i) tables[0][x[i] & 255] += x[i] >> 8 == high ? 1 : 0;
+    const auto high = static_cast<Score>(prefix >> (shift + 8));
+    const __m256i wanted = Lanes<Score>::splat(high);
+    for_hits(
+        x, n, [&](__m256i v) { return Lanes<Score>::equal(Lanes<Score>::shift(v, shift + 8), wanted); },
+        [&](int64_t i) { tables[i & 3][(x[i] >> shift) & 255] += x[i] >> (shift + 8) == high ? 1 : 0; });
   }
   for (int b = 0; b < 256; ++b) counts[b] = tables[0][b] + tables[1][b] + tables[2][b] + tables[3][b];
 }
@@ -47,43 +84,49 @@ int threshold_byte(const uint32_t (&counts)[256], int64_t wanted, int64_t& above
 
 }  // namespace
 
-void order_scores(uint16_t* scores, int64_t n) {
+template <typename Score>
+void order_scores(Score* scores, int64_t n) {
+  constexpr auto kSign = static_cast<Score>(Score{1} << (kBits<Score> - 1));
+  constexpr Score kNever = kBits<Score> == 16 ? 0x007f : 0x007fffff;  // the order of -infinity
   for (int64_t i = 0; i < n; ++i) {
-    const uint16_t u = scores[i] == 0x8000 ? uint16_t{0} : scores[i];
-    const auto flipped = static_cast<uint16_t>((u & 0x8000) != 0 ? ~u : u | 0x8000);
-    scores[i] = flipped <= kNever ? uint16_t{0} : flipped;
+    const Score u = scores[i] == kSign ? Score{0} : scores[i];
+    const auto flipped = static_cast<Score>((u & kSign) != 0 ? ~u : u | kSign);
+    scores[i] = flipped <= kNever ? Score{0} : flipped;
   }
 }
 
-int64_t select_largest(const uint16_t* ordered, int64_t n, int64_t k, int32_t* out) {
+template <typename Score>
+int64_t select_largest(const Score* ordered, int64_t n, int64_t k, int32_t* out) {
   if (k <= 0) return 0;
-  uint16_t threshold = 1;
+  Score threshold = 1;
   int64_t ties = n;
   if (n > k) {
-    uint32_t counts[256];
-    int64_t above = 0, above_low = 0;
-    count_bytes(ordered, n, -1, counts);
-    const int high = threshold_byte(counts, k, above);
-    count_bytes(ordered, n, high, counts);
-    const int low = threshold_byte(counts, k - above, above_low);
-    threshold = std::max(static_cast<uint16_t>(high << 8 | low), uint16_t{1});
-    ties = k - above - above_low;
+    Score prefix = 0;
+    ties = k;
+    for (int shift = kBits<Score> - 8; shift >= 0; shift -= 8) {
+      uint32_t counts[256];
+      int64_t above = 0;
+      count_bytes(ordered, n, shift, prefix, counts);
+      prefix = static_cast<Score>(prefix | threshold_byte(counts, ties, above) << shift);
+      ties -= above;
+    }
+    threshold = std::max(prefix, Score{1});
   }
   int64_t found = 0;
-  const auto take = [&](int64_t i) {
-    const uint16_t score = ordered[i];
-    if (score < threshold || (score == threshold && ties-- <= 0)) return;
-    out[found++] = static_cast<int32_t>(i);
-  };
-  const __m256i least = _mm256_set1_epi16(static_cast<int16_t>(threshold));
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ordered + i));
-    auto hits = static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(v, least), v)));
-    for (; hits != 0; hits &= hits - 1, hits &= hits - 1) take(i + std::countr_zero(hits) / 2);
-  }
-  for (; i < n; ++i) take(i);
+  const __m256i least = Lanes<Score>::splat(threshold);
+  for_hits(
+      ordered, n, [&](__m256i v) { return Lanes<Score>::equal(Lanes<Score>::max(v, least), v); },
+      [&](int64_t i) {
+        const Score score = ordered[i];
+        if (score < threshold || (score == threshold && ties-- <= 0)) return;
+        out[found++] = static_cast<int32_t>(i);
+      });
   return found;
 }
+
+template void order_scores(uint16_t* scores, int64_t n);
+template void order_scores(uint32_t* scores, int64_t n);
+template int64_t select_largest(const uint16_t* ordered, int64_t n, int64_t k, int32_t* out);
+template int64_t select_largest(const uint32_t* ordered, int64_t n, int64_t k, int32_t* out);
 
 }  // namespace folio::cpu

@@ -61,7 +61,7 @@ void ReferenceOps::compress(const CompressArgs& args) {
 
 void ReferenceOps::write_main(const WritePagedArgs& args) { write_paged(args, RowFormat::kFp4Main); }
 
-void ReferenceOps::write_index(const WritePagedArgs& args) { write_paged(args, RowFormat::kFp4Index); }
+void ReferenceOps::write_index(const WritePagedArgs& args) { write_paged(args, args.plane.format); }
 
 void ReferenceOps::encode_window(const EncodeWindowArgs& args) {
   std::vector<float> x(static_cast<size_t>(args.ring.dim));

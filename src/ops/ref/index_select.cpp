@@ -27,30 +27,47 @@ std::vector<int32_t> top_indices(const std::vector<float>& values, int32_t k) {
   return order;
 }
 
-// Scores of the visible entries of query i, which belongs to row r (spec 6.5).
-std::vector<float> score(const IndexSelectArgs& args, int32_t i, int32_t r, int32_t visible) {
+// The heads of query i, rounded as a row of the plane is.
+std::vector<float> rounded_query(const IndexSelectArgs& args, int32_t i) {
   const int64_t dim = args.keys.dim;
-  std::vector<float> query(static_cast<size_t>(args.heads * dim)), key(static_cast<size_t>(dim));
+  std::vector<float> query(static_cast<size_t>(args.heads * dim));
   scalar::widen(args.query + i * args.heads * dim, args.heads * dim, query.data());
   for (int32_t h = 0; h < args.heads; ++h) {
     float* head = query.data() + h * dim;
-    uint8_t codes[kMaxRowDim / 2], scales[kMaxRowDim / 32];
-    quantize4_index(head, dim, codes, scales);
-    dequantize4_index(codes, scales, dim, head);
+    uint8_t codes[kMaxRowDim], scales[kMaxRowDim / 32];
+    quantize_row(args.keys.format, head, dim, codes, scales);
+    decode_row(args.keys.format, reinterpret_cast<const std::byte*>(codes), reinterpret_cast<const std::byte*>(scales),
+               dim, head);
   }
+  return query;
+}
+
+// The score of a key (spec 6.5, runtime 6). Factors of powers of two may stand anywhere: here inside query and key.
+float score_key(const IndexSelectArgs& args, const float* query, const float* key, const bf16* head_weights) {
+  const bool rounded = args.keys.format == RowFormat::kFp4Index;
+  double sum = 0;
+  for (int32_t h = 0; h < args.heads; ++h) {
+    const float dot = scalar::dot(query + h * args.keys.dim, key, args.keys.dim);
+    const float relu = std::max(rounded ? bf16_round(dot) : dot, 0.0f);
+    const float weight = to_float(head_weights[h]);
+    sum += rounded ? static_cast<double>(bf16_round(relu * weight))
+                   : static_cast<double>(relu) * static_cast<double>(weight);
+  }
+  return rounded ? bf16_round(static_cast<float>(sum)) : static_cast<float>(sum);
+}
+
+// Scores of the visible entries of query i, which belongs to row r.
+std::vector<float> score(const IndexSelectArgs& args, int32_t i, int32_t r, int32_t visible) {
+  const int64_t dim = args.keys.dim;
+  const std::vector<float> query = rounded_query(args, i);
+  std::vector<float> key(static_cast<size_t>(dim));
   const int32_t* table =
       args.rows.page_tables + static_cast<int64_t>(args.rows.request[r]) * args.rows.page_table_stride;
   std::vector<float> scores(static_cast<size_t>(visible));
   for (int32_t j = 0; j < visible; ++j) {
     const RowAddress row = args.keys.at(table, j);
     decode_row(args.keys.format, row.codes, row.scales, dim, key.data());
-    double sum = 0;
-    for (int32_t h = 0; h < args.heads; ++h) {
-      const float d = bf16_round(scalar::dot(query.data() + h * dim, key.data(), dim));
-      const float weight = to_float(args.head_weights[i * args.heads + h]);
-      sum += static_cast<double>(bf16_round(std::max(d, 0.0f) * weight));
-    }
-    scores[static_cast<size_t>(j)] = bf16_round(static_cast<float>(sum));
+    scores[static_cast<size_t>(j)] = score_key(args, query.data(), key.data(), args.head_weights + i * args.heads);
   }
   return scores;
 }
@@ -78,10 +95,7 @@ void ReferenceOps::index_select(const IndexSelectArgs& args) {
   for (int32_t i = 0; i < args.queries(); ++i) {
     const int32_t r = args.row_of(i);
     std::vector<float> scores = score(args, i, r, args.rows.visible(r, args.ratio));
-    if (args.scores != nullptr) {
-      for (size_t j = 0; j < scores.size(); ++j)
-        args.scores[r * args.scores_stride + static_cast<int64_t>(j)] = to_bf16(scores[j]);
-    }
+    if (args.scores != nullptr) std::copy(scores.begin(), scores.end(), args.scores + r * args.scores_stride);
     int32_t* candidates = args.candidates + static_cast<int64_t>(r) * args.candidate_blocks;
     if (args.role == CandidateRole::kWrite) {
       store_padded(candidate_blocks(scores, args.candidate_size, args.candidate_blocks), args.candidate_blocks,
