@@ -166,10 +166,7 @@ Message parse_message(const Json& json, DeveloperRole developer, const std::stri
   if (const Json* tools = json.find("tools")) message.tools = parse_tools(*tools, field + ".tools");
   if (const Json* format = given(json, "response_format")) message.response_format = *format;
   message.task = text_of(json, "task", field);
-  if (!message.task.empty() && std::find(kTasks.begin(), kTasks.end(), message.task) == kTasks.end()) {
-    fail_field(field + ".task", json_quote(message.task),
-               " is unknown; it must be action, query, authority, domain, title or read_url");
-  }
+  if (!message.task.empty()) check_task(message.task, field + ".task");
   return message;
 }
 
@@ -188,6 +185,11 @@ bool has_image(const std::vector<ContentPart>& parts) {
 }
 
 }  // namespace
+
+void check_task(const std::string& task, const std::string& field) {
+  if (std::find(kTasks.begin(), kTasks.end(), task) != kTasks.end()) return;
+  fail_field(field, json_quote(task), " is unknown; it must be action, query, authority, domain, title or read_url");
+}
 
 Message text_message(Role role, std::string text) {
   Message message;

@@ -43,9 +43,12 @@ struct Message {
   std::string tool_call_id;             // tool
   std::vector<Tool> tools;              // system, developer
   std::optional<Json> response_format;  // system, developer
-  std::string task;                     // "" or one of kTasks; user, system
+  std::string task;                     // "" or what check_task accepts; user, system
   bool open = false;                    // assistant: the turn is unfinished ("wo_eos", "prefix")
 };
+
+// Throws FieldError, naming `field`, unless `task` is action, query, authority, domain, title or read_url.
+void check_task(const std::string& task, const std::string& field);
 
 Message text_message(Role role, std::string text);
 

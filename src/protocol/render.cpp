@@ -337,6 +337,9 @@ Prompt render(const std::vector<Message>& messages, const RenderOptions& options
   if (options.end == PromptEnd::kContinue && messages.back().role != Role::kAssistant) {
     fail_field("messages", "the last one must be the assistant's to be continued");
   }
+  for (const Message& message : messages) {
+    if (!message.task.empty()) check_task(message.task, "task");  // it becomes a special token
+  }
   std::vector<Message> turns = merge_user_turns(messages);
   sort_tool_results(turns);
   const bool has_tools =

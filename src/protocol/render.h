@@ -38,7 +38,7 @@ struct Prompt {
   std::vector<int32_t> tokens(const Tokenizer& tokenizer, bool special_in_user_text = false) const;
 };
 
-// Throws FieldError when there is no message, or kContinue finds no assistant message at the end.
+// Throws FieldError when there is no message, a task is unknown, or kContinue finds no assistant message at the end.
 Prompt render(const std::vector<Message>& messages, const RenderOptions& options = {});
 
 // The prompt of a completion with a suffix (protocol spec 2.13): what stands between the two is asked for.

@@ -151,6 +151,12 @@ TEST(Render, ContinuesNothingButTheAssistant) {
   EXPECT_THROW(render({}, kThinks), FieldError);
 }
 
+TEST(Render, TasksCannotNameOtherTokens) {
+  Message message = text_message(Role::kUser, "q");
+  message.task = "Assistant";
+  EXPECT_THROW(render({message}), FieldError);
+}
+
 TEST(Render, TasksStartInTheContent) {
   const Prompt prompt = rendered(R"([{"role":"user","content":"q","task":"action"}])");
   EXPECT_TRUE(prompt.text.ends_with("<｜User｜>q<｜Assistant｜><think><｜action｜>")) << prompt.text;
