@@ -33,6 +33,7 @@ function askForKey() {
       },
       { once: true },
     );
+    byId('key-cancel').onclick = () => dialog.close();
     dialog.showModal();
   });
   return asking;
