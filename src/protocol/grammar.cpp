@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "protocol/grammar_calls.h"
+#include "protocol/grammar_chars.h"
 #include "protocol/grammar_json.h"
 #include "protocol/grammar_mask.h"
 #include "protocol/grammar_policy.h"
@@ -60,6 +61,7 @@ void add_text(SchemaWriter& json, NetworkBuilder& builder, const CharAutomaton& 
 }
 
 RuleNetwork make_network(const GrammarSpec& spec, Marker marker) {
+  const AutomatonMeter meter;
   NetworkBuilder builder;
   SchemaWriter json(builder, spec.tools.empty() ? JsonContext::kAlone : JsonContext::kWithCalls);
   std::deque<SchemaDocument> documents;

@@ -29,6 +29,18 @@ uint32_t copy_states(const CharAutomaton& from, CharAutomaton& to) {
 
 }  // namespace
 
+namespace {
+thread_local AutomatonMeter* meter = nullptr;
+}
+
+AutomatonMeter::AutomatonMeter() : outer_(std::exchange(meter, this)) {}
+AutomatonMeter::~AutomatonMeter() { meter = outer_; }
+
+void AutomatonMeter::count() {
+  if (meter == nullptr || --meter->left_ >= 0) return;
+  fail(ErrorCode::kInvalidArgument, "the patterns and bounds are too large together; use fewer or simpler ones");
+}
+
 CharSet::CharSet(std::vector<Range> ranges) {
   std::ranges::sort(ranges);
   for (const Range& range : ranges) {
@@ -87,12 +99,14 @@ std::u32string code_points(std::string_view text) {
 }
 
 uint32_t CharAutomaton::add_state(bool final) {
+  AutomatonMeter::count();
   if (states_.size() >= kMaxStates) fail_size(kMaxStates, "states");
   states_.push_back({.edges = {}, .jumps = {}, .final = final});
   return static_cast<uint32_t>(states_.size() - 1);
 }
 
 void CharAutomaton::add_edge(uint32_t from, const CharSet& set, uint32_t to) {
+  AutomatonMeter::count();
   if (set.empty()) return;
   if (++num_edges_ > kMaxEdges) fail_size(kMaxEdges, "edges");
   const auto [known, added] = set_index_.try_emplace(set, static_cast<uint32_t>(sets_.size()));
@@ -101,6 +115,7 @@ void CharAutomaton::add_edge(uint32_t from, const CharSet& set, uint32_t to) {
 }
 
 void CharAutomaton::add_jump(uint32_t from, uint32_t to) {
+  AutomatonMeter::count();
   if (++num_edges_ > kMaxEdges) fail_size(kMaxEdges, "edges");
   states_[from].jumps.push_back(to);
 }
@@ -147,10 +162,13 @@ CharAutomaton CharAutomaton::none_of(std::span<const std::string> texts) {
   const uint32_t outside = result.add_state(true);
   result.add_edge(outside, CharSet::all(), outside);
   for (uint32_t state = 0; state < inside; ++state) {
-    CharSet next;
-    for (const Edge& edge : result.states_[state].edges) next = next | result.sets_[edge.set];
+    std::vector<CharSet::Range> next;
+    for (const Edge& edge : result.states_[state].edges) {
+      const auto ranges = result.sets_[edge.set].ranges();
+      next.insert(next.end(), ranges.begin(), ranges.end());
+    }
     result.states_[state].final = !result.states_[state].final;
-    result.add_edge(state, next.complement(), outside);
+    result.add_edge(state, CharSet(std::move(next)).complement(), outside);
   }
   return result;
 }
@@ -287,6 +305,7 @@ CharAutomaton intersection(const CharAutomaton& a, const CharAutomaton& b) {
     for (const uint32_t to : b.states()[j].jumps) result.add_jump(from, state_of(i, to));
     for (const auto& left : a.states()[i].edges) {
       for (const auto& right : b.states()[j].edges) {
+        AutomatonMeter::count();
         const auto [entry, added] = common.try_emplace({left.set, right.set});
         if (added) entry->second = a.set(left.set) & b.set(right.set);
         if (!entry->second.empty()) result.add_edge(from, entry->second, state_of(left.target, right.target));

@@ -40,6 +40,25 @@ class CharSet {
   std::vector<Range> ranges_;
 };
 
+// While one lives, bounds what all automata of its thread may be made of together, so that a request with many large
+// patterns cannot keep a thread busy. Beyond, functions that make automata throw Error(kInvalidArgument).
+class AutomatonMeter {
+ public:
+  static constexpr int64_t kMaxWork = 6'000'000;  // states, edges, and pairs of edges looked at
+
+  AutomatonMeter();
+  ~AutomatonMeter();
+  AutomatonMeter(const AutomatonMeter&) = delete;
+  AutomatonMeter& operator=(const AutomatonMeter&) = delete;
+
+  // Counts one; nothing without a meter.
+  static void count();
+
+ private:
+  int64_t left_ = kMaxWork;
+  AutomatonMeter* outer_;
+};
+
 // A nondeterministic automaton over characters with jumps. Functions that make one throw Error(kInvalidArgument) when
 // it gets too large.
 class CharAutomaton {

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <thread>
 
+#include "protocol/chat_policy.h"
 #include "protocol/grammar_cases_test.h"
 #include "protocol/grammar_json.h"
 #include "protocol/grammar_regex.h"
@@ -199,6 +200,47 @@ TEST(GrammarPolicies, TakeNoAddedTokens) {
     EXPECT_FALSE(allows(bits, tokenizer().find_added(text).value())) << text;
   }
   EXPECT_TRUE(allows(bits, 3 + '<'));
+}
+
+// Together with what reads the answer: nothing is masked but the ways out of the reasoning, then the grammar rules, and
+// going back over the border leaves it.
+TEST(GrammarPolicies, WaitForTheEndOfTheReasoning) {
+  GrammarCompiler compiler(tokenizer(), kTestEos);
+  const auto grammar = compiler.compile({.content = GrammarSpec::Content::kJsonObject});
+  const int32_t end_think = tokenizer().find_added("</think>").value();
+  const auto make = [&] {
+    ChatPolicyOptions options;
+    options.parser.start = AnswerStart::kReasoning;
+    options.parser.stops = {"stop"};
+    options.grammar = grammar->make_policy();
+    return std::make_unique<ChatPolicy>(tokenizer(), std::move(options));
+  };
+  const auto policy = make();
+  const auto type = [&](std::string_view text) {
+    PolicyVerdict verdict = PolicyVerdict::kContinue;
+    for (const char c : text) verdict = policy->accept(3 + static_cast<unsigned char>(c));
+    return verdict;
+  };
+  const auto now = [&](int32_t id) { return allows(mask_of(*policy, vocabulary().size()), id); };
+  EXPECT_TRUE(now(3 + 'x'));
+  EXPECT_FALSE(now(kTestEos));
+  EXPECT_EQ(type("stop? {]"), PolicyVerdict::kContinue);
+  EXPECT_TRUE(now(3 + 'x'));
+  EXPECT_TRUE(now(end_think));
+  policy->accept(end_think);
+  EXPECT_FALSE(now(3 + 'x'));
+  EXPECT_FALSE(now(end_think));
+  EXPECT_TRUE(now(3 + '{'));
+  type("{\"a");
+  policy->rollback(5);  // into the reasoning
+  EXPECT_TRUE(now(3 + 'x'));
+  type("x");
+  policy->accept(end_think);
+  EXPECT_EQ(type("{\"a\":1"), PolicyVerdict::kContinue);
+  EXPECT_EQ(type("}"), PolicyVerdict::kStop);
+  policy->rollback(1);
+  EXPECT_EQ(type(",\"b\":\"sto"), PolicyVerdict::kContinue);
+  EXPECT_EQ(type("p"), PolicyVerdict::kStop);  // the stop string of the request
 }
 
 TEST(GrammarPolicies, ShareAGrammarBetweenThreads) {

@@ -9,29 +9,37 @@ namespace {
 
 bool is_false(const SchemaPlace* place) { return place != nullptr && place->json->boolean() == false; }
 
+constexpr size_t kMaxPatterns = 32;  // of names, in one schema
+
 // The names that "propertyNames" allows.
-CharAutomaton allowed_names(const SchemaDocument& document, const SchemaPlace* names) {
-  if (names == nullptr) return CharAutomaton::any_text();
+CharAutomaton allowed_names(const SchemaDocument& document, const SchemaPlace& names) {
   CharAutomaton result;
-  for (const SchemaVariant& variant : document.variants(*names)) {
+  std::vector<std::string> given;
+  size_t patterns = 0;
+  for (const SchemaVariant& variant : document.variants(names)) {
     if (variant.type != JsonType::kString) continue;
-    if (variant.literal == nullptr) {
-      result = either(result, string_text(variant.keywords, variant.path));
-    } else {
-      result = either(result, CharAutomaton::one_of(std::vector{*variant.literal->string()}));
+    if (variant.literal != nullptr) {
+      given.push_back(*variant.literal->string());
+      continue;
     }
+    if (++patterns > kMaxPatterns) fail_schema(names.path, "it has more than ", kMaxPatterns, " alternatives");
+    result = either(result, string_text(variant.keywords, variant.path));
   }
-  return result.trimmed();
+  return either(result, CharAutomaton::one_of(given)).trimmed();
 }
 
 void add_patterns(const SchemaPlace& patterns, const std::vector<std::string>& declared,
                   std::vector<ExtraKeys>& extra) {
   if (patterns.json->object() == nullptr) fail_schema(patterns.path, "must be an object");
+  if (patterns.json->object()->size() > kMaxPatterns) {
+    fail_schema(patterns.path, "it has more than ", kMaxPatterns, " patterns");
+  }
+  const CharAutomaton names_with_schema = CharAutomaton::one_of(declared);
   for (const auto& [pattern, schema] : *patterns.json->object()) {
     const std::string path = schema_child(patterns.path, pattern);
     CharAutomaton names = compile_regex(pattern, RegexMatch::kAnywhere);
-    for (const std::string& name : declared) {
-      if (names.accepts(name)) fail_schema(path, "it matches \"", name, "\", which has a schema of its own");
+    if (!intersection(names, names_with_schema).empty()) {
+      fail_schema(path, "it matches a name that stands under \"properties\" or \"required\", which is not supported");
     }
     for (const ExtraKeys& other : extra) {
       if (!intersection(names, other.names).empty()) {
@@ -42,50 +50,52 @@ void add_patterns(const SchemaPlace& patterns, const std::vector<std::string>& d
   }
 }
 
+// Members beside those of `names`.
 void add_extra_keys(const SchemaDocument& document, const SchemaKeywords& keywords,
-                    const std::vector<std::string>& declared, std::vector<ExtraKeys>& extra) {
+                    const std::vector<std::string>& names, std::vector<ExtraKeys>& extra) {
   const SchemaPlace* patterns = keywords.find("patternProperties");
   const SchemaPlace* additional = keywords.find("additionalProperties");
-  if (patterns != nullptr) add_patterns(*patterns, declared, extra);
+  if (patterns != nullptr) add_patterns(*patterns, names, extra);
   // Where nothing is said of other members, objects with properties have none, and maps have any.
-  if (is_false(additional) || (additional == nullptr && (!declared.empty() || patterns != nullptr))) return;
-  if (!extra.empty()) {
-    fail_schema(additional->path, "beside \"patternProperties\" only false is supported");
-  }
-  CharAutomaton names = CharAutomaton::none_of(declared);
+  const bool silent = additional == nullptr && (!keywords.properties.empty() || patterns != nullptr);
+  if (is_false(additional) || silent) return;
+  if (!extra.empty()) fail_schema(additional->path, "beside \"patternProperties\" only false is supported");
+  CharAutomaton others = CharAutomaton::none_of(names);
   if (const SchemaPlace* allowed = keywords.find("propertyNames")) {
-    names = intersection(names, allowed_names(document, allowed));
+    others = intersection(others, allowed_names(document, *allowed));
   }
-  extra.push_back({std::move(names), additional == nullptr ? SchemaPlace{} : *additional});
+  extra.push_back({std::move(others), additional == nullptr ? SchemaPlace{} : *additional});
+}
+
+void check_counts(const ObjectMembers& members, const std::string& path) {
+  const auto required = std::ranges::count_if(members.properties, &ObjectMembers::Property::required);
+  const bool always_enough = members.least <= required;
+  const bool never_many = members.most < 0 || (members.extra.empty() && std::ssize(members.properties) <= members.most);
+  if (!always_enough || !never_many) {
+    fail_schema(path, "\"minProperties\" and \"maxProperties\" are supported only where there are no \"properties\"");
+  }
 }
 
 }  // namespace
 
 ObjectMembers object_members(const SchemaDocument& document, const SchemaVariant& variant) {
   const SchemaKeywords& keywords = variant.keywords;
-  ObjectMembers members;
-  std::vector<std::string> declared;
-  for (const auto& [name, schema] : keywords.properties) {
-    declared.push_back(name);
-    const bool required = std::ranges::find(keywords.required, name) != keywords.required.end();
-    if (is_false(&schema) && !required) continue;
-    members.properties.push_back({name, schema, required});
-  }
-  add_extra_keys(document, keywords, declared, members.extra);
   const SchemaPlace* additional = keywords.find("additionalProperties");
-  for (const std::string& name : keywords.required) {
-    if (std::ranges::find(declared, name) != declared.end()) continue;
-    if (is_false(additional)) fail_schema(variant.path, "\"", name, "\" is required, but no property");
-    if (keywords.find("patternProperties") != nullptr) {
-      fail_schema(variant.path, "\"", name, "\" is required; name it under \"properties\"");
-    }
-    members.properties.push_back({name, additional == nullptr ? SchemaPlace{} : *additional, true});
-    declared.push_back(name);
-    for (ExtraKeys& extra : members.extra) {
-      extra.names = intersection(extra.names, CharAutomaton::none_of(std::vector{name}));
-    }
+  ObjectMembers members;
+  std::vector<std::string> names;
+  for (const auto& [name, schema] : keywords.properties) {
+    names.push_back(name);
+    const bool required = keywords.required.contains(name);
+    if (!is_false(&schema) || required) members.properties.push_back({name, schema, required});
   }
-  if (keywords.find("propertyNames") != nullptr && (!declared.empty() || members.extra.size() != 1)) {
+  for (const std::string& name : keywords.required) {
+    if (keywords.find_property(name) != nullptr) continue;
+    if (is_false(additional)) fail_schema(variant.path, "\"", name, "\" is required, but no property");
+    names.push_back(name);
+    members.properties.push_back({name, additional == nullptr ? SchemaPlace{} : *additional, true});
+  }
+  add_extra_keys(document, keywords, names, members.extra);
+  if (keywords.find("propertyNames") != nullptr && (!names.empty() || members.extra.size() != 1)) {
     fail_schema(keywords.find("propertyNames")->path, "is supported only where there are no \"properties\"");
   }
   const SchemaPlace* unevaluated = keywords.find("unevaluatedProperties");
@@ -94,14 +104,7 @@ ObjectMembers object_members(const SchemaDocument& document, const SchemaVariant
   }
   members.least = count_keyword(keywords, "minProperties").value_or(0);
   members.most = count_keyword(keywords, "maxProperties").value_or(-1);
-  if (members.properties.empty()) return members;
-  const auto required = std::ranges::count_if(members.properties, &ObjectMembers::Property::required);
-  const bool always_enough = members.least <= required;
-  const bool never_many = members.most < 0 || (members.extra.empty() && std::ssize(members.properties) <= members.most);
-  if (!always_enough || !never_many) {
-    fail_schema(variant.path, "\"minProperties\" and \"maxProperties\" are supported only where there are no ",
-                "\"properties\"");
-  }
+  if (!members.properties.empty()) check_counts(members, variant.path);
   return members;
 }
 

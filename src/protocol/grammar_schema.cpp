@@ -4,14 +4,14 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <set>
 #include <utility>
 
 namespace folio {
 namespace {
 
-constexpr int kMaxReferences = 64;   // followed inside each other for one schema
-constexpr int kMaxSchemas = 20'000;  // looked at for one schema
+constexpr int kMaxReferences = 64;        // followed inside each other for one schema
+constexpr int kMaxSchemas = 20'000;       // looked at for one schema
+constexpr size_t kMaxKeywords = 200'000;  // copied for one schema: those beside a union go to each alternative
 constexpr size_t kMaxAlternatives = 1024;
 
 // Keywords that allow or forbid no value, or that others read.
@@ -247,22 +247,20 @@ class SchemaDocument::Collector {
 
   void add_properties(const SchemaPlace& value, SchemaKeywords& into) {
     for (const auto& [name, schema] : object_of(*value.json, value.path)) {
-      const auto at = std::ranges::find(into.properties, name, &SchemaKeywords::Property::name);
       const SchemaPlace place{&schema, schema_child(value.path, name)};
-      if (at == into.properties.end()) {
+      const SchemaKeywords::Property* known = into.find_property(name);
+      if (known == nullptr) {
+        into.property_index.emplace(name, into.properties.size());
         into.properties.push_back({name, place});
-      } else if (!(*at->schema.json == schema)) {
-        fail_schema(place.path, "the property has another schema at ", at->schema.path,
+      } else if (!(*known->schema.json == schema)) {
+        fail_schema(place.path, "the property has another schema at ", known->schema.path,
                     "; both at once are not supported");
       }
     }
   }
 
   void add_required(const SchemaPlace& value, SchemaKeywords& into) {
-    for (const Json& name : array_of(*value.json, value.path)) {
-      const std::string& text = string_of({&name, value.path});
-      if (!has_name(into.required, text)) into.required.push_back(text);
-    }
+    for (const Json& name : array_of(*value.json, value.path)) into.required.insert(string_of({&name, value.path}));
   }
 
   std::vector<JsonType> types_in(const Json& json, const std::string& path) const {
@@ -310,15 +308,19 @@ class SchemaDocument::Collector {
     std::vector<size_t> begin;
     for (size_t i = 0; i < parts.size(); ++i) {
       begin.push_back(out.size());
+      count_copy(base, list.path);
       variants({&parts[i], schema_child(list.path, std::to_string(i))}, base, out);
     }
     if (key == "oneOf") check_disjoint(out, begin, list.path);
   }
 
-  // Of "oneOf", a value must be valid under one alternative only; as a grammar allows what any allows, no value may be
-  // valid under two.
-  void check_disjoint(const std::vector<SchemaVariant>& all, std::vector<size_t> begin, const std::string& path) {
+  // Of "oneOf", a value must be valid under one alternative only; as a grammar allows what any allows, what it writes
+  // for one must not be valid under another.
+  void check_disjoint(std::vector<SchemaVariant>& all, std::vector<size_t> begin, const std::string& path) {
     begin.push_back(all.size());
+    if (begin.back() - begin.front() > kMaxOneOf) {
+      fail_schema(path, "it allows more than ", kMaxOneOf, " kinds of value; use \"anyOf\"");
+    }
     for (size_t i = 0; i + 1 < begin.size(); ++i) {
       for (size_t a = begin[i]; a < begin[i + 1]; ++a) {
         for (size_t b = begin[i + 1]; b < all.size(); ++b) {
@@ -331,17 +333,31 @@ class SchemaDocument::Collector {
     }
   }
 
-  bool disjoint(const SchemaVariant& a, const SchemaVariant& b) {
+  // A property with given values that differ tells objects apart once both must have it, so both get it.
+  bool disjoint(SchemaVariant& a, SchemaVariant& b) {
     if (!covers(a.type, b.type) && !covers(b.type, a.type)) return true;
     if (a.literal != nullptr && b.literal != nullptr) return json_text(*a.literal) != json_text(*b.literal);
     if (a.type != JsonType::kObject || b.type != JsonType::kObject) return false;
     for (const auto& property : a.keywords.properties) {
-      const auto other = std::ranges::find(b.keywords.properties, property.name, &SchemaKeywords::Property::name);
-      const bool in_both = other != b.keywords.properties.end() && has_name(a.keywords.required, property.name) &&
-                           has_name(b.keywords.required, property.name);
-      if (in_both && different_strings(property.schema, other->schema)) return true;
+      const SchemaKeywords::Property* other = b.keywords.find_property(property.name);
+      if (other == nullptr || !different_strings(property.schema, other->schema)) continue;
+      a.keywords.required.insert(property.name);
+      b.keywords.required.insert(property.name);
+      return true;
     }
-    return false;
+    return lacks_required(a.keywords, b.keywords) && lacks_required(b.keywords, a.keywords);
+  }
+
+  // Objects that are written for `a` have no member that `b` requires, or one that `b` forbids.
+  static bool lacks_required(const SchemaKeywords& a, const SchemaKeywords& b) {
+    const SchemaPlace* additional = a.find("additionalProperties");
+    const bool only_own =
+        a.is_closed() || (additional == nullptr && !a.properties.empty() && a.find("patternProperties") == nullptr);
+    const auto unknown = [](const SchemaKeywords& keywords, const std::string& name) {
+      return keywords.find_property(name) == nullptr && !keywords.required.contains(name);
+    };
+    if (only_own && std::ranges::any_of(b.required, [&](const auto& name) { return unknown(a, name); })) return true;
+    return b.is_closed() && std::ranges::any_of(a.required, [&](const auto& name) { return unknown(b, name); });
   }
 
   static bool different_strings(const SchemaPlace& a, const SchemaPlace& b) {
@@ -368,7 +384,10 @@ class SchemaDocument::Collector {
     const SchemaPlace* list = keywords.find("enum");
     const SchemaPlace* one = keywords.find("const");
     if (list == nullptr && one == nullptr) {
-      for (const JsonType type : types_of(keywords)) add_variant({type, nullptr, keywords, path}, out);
+      for (const JsonType type : types_of(keywords)) {
+        count_copy(keywords, path);
+        add_variant({type, nullptr, keywords, path}, out);
+      }
       return;
     }
     if (list != nullptr && one != nullptr) {
@@ -385,6 +404,11 @@ class SchemaDocument::Collector {
     };
     if (list == nullptr) return add_literal(*one->json);
     for (const Json& value : array_of(*list->json, list->path)) add_literal(value);
+  }
+
+  void count_copy(const SchemaKeywords& keywords, const std::string& path) {
+    copied_ += keywords.size();
+    if (copied_ > kMaxKeywords) fail_schema(path, "it combines more than ", kMaxKeywords, " keywords and properties");
   }
 
   void add_variant(SchemaVariant variant, std::vector<SchemaVariant>& out) {
@@ -421,6 +445,7 @@ class SchemaDocument::Collector {
   const SchemaDocument& document_;
   int depth_ = 0;
   int schemas_ = 0;
+  size_t copied_ = 0;
 };
 
 SchemaDocument::SchemaDocument(std::string_view text) {
@@ -430,6 +455,7 @@ SchemaDocument::SchemaDocument(std::string_view text) {
 
 SchemaPlace SchemaDocument::target(const Json& reference, const std::string& path) const {
   const std::string& text = string_of({&reference, path});
+  if (const auto known = targets_.find(text); known != targets_.end()) return {known->second, text};
   if (!text.starts_with('#') || (text.size() > 1 && text[1] != '/')) {
     fail_schema(path, "only references of the form \"#/...\" are supported, not \"", text, "\"");
   }
@@ -448,6 +474,7 @@ SchemaPlace SchemaDocument::target(const Json& reference, const std::string& pat
     if (next == nullptr) fail_schema(path, "there is nothing at \"", text, "\"");
     at = next;
   }
+  targets_.emplace(text, at);
   return {at, text};
 }
 

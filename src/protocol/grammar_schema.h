@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,15 +32,25 @@ struct SchemaKeywords {
     std::string name;
     SchemaPlace schema;
   };
-  std::vector<Property> properties;   // in the order of the schema
-  std::vector<std::string> required;  // each once
-  bool never = false;                 // the schema false is among them
-  int object_schemas = 0;             // schemas that have properties or say what else there may be
+  std::vector<Property> properties;  // in the order of the schema
+  std::map<std::string, size_t, std::less<>> property_index;
+  std::set<std::string, std::less<>> required;
+  bool never = false;      // the schema false is among them
+  int object_schemas = 0;  // schemas that have properties or say what else there may be
 
   const SchemaPlace* find(std::string_view key) const {
     const auto at = values.find(key);
     return at == values.end() ? nullptr : &at->second;
   }
+  const Property* find_property(std::string_view name) const {
+    const auto at = property_index.find(name);
+    return at == property_index.end() ? nullptr : &properties[at->second];
+  }
+  bool is_closed() const {
+    const SchemaPlace* additional = find("additionalProperties");
+    return additional != nullptr && additional->json->boolean() == false && find("patternProperties") == nullptr;
+  }
+  size_t size() const { return values.size() + properties.size() + required.size(); }
 };
 
 // One of the kinds of value that a schema allows: all values of a type under the keywords, or one given value.
@@ -50,11 +61,13 @@ struct SchemaVariant {
   std::string path = "#";
 };
 
+// Not thread-safe.
 class SchemaDocument {
  public:
   static constexpr size_t kMaxBytes = size_t{1} << 20;
   static constexpr int kMaxDepth = 64;
   static constexpr size_t kMaxVariants = 4096;
+  static constexpr size_t kMaxOneOf = 256;  // variants of a "oneOf"
 
   // Throws Error(kInvalidArgument) when `text` is not JSON or beyond the limits.
   explicit SchemaDocument(std::string_view text);
@@ -77,6 +90,7 @@ class SchemaDocument {
   SchemaPlace target(const Json& reference, const std::string& path) const;
 
   Json root_;
+  mutable std::map<std::string, const Json*> targets_;  // of the references followed so far
 };
 
 // Fails with the place in front.

@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <chrono>
+#include <functional>
 
 #include "protocol/grammar_cases_test.h"
 #include "protocol/grammar_test_util.h"
@@ -125,7 +126,8 @@ TEST_F(GrammarTest, RefusesByNameAndPlace) {
       {R"({"type":"object","properties":{"a":{}},"propertyNames":{"pattern":"a"},"additionalProperties":true})",
        {"propertyNames"}},
       {R"({"type":"object","patternProperties":{"a":{},"b":{}}})", {"#/patternProperties/b", "common name"}},
-      {R"({"type":"object","properties":{"ab":{}},"patternProperties":{"^a":{}}})", {"\"ab\""}},
+      {R"({"type":"object","properties":{"ab":{}},"patternProperties":{"^a":{}}})",
+       {"#/patternProperties/^a", "stands under"}},
       {R"({"type":"strin"})", {"#/type", "strin"}},
       {R"({"type":5})", {"#/type", "string"}},
       {R"({"type":[]})", {"#/type"}},
@@ -206,6 +208,48 @@ TEST_F(GrammarTest, HostileSchemasAreBounded) {
   EXPECT_FALSE(schema_error(R"({"type":"string","pattern":"^(((a{99}){99}){99})*$"})").empty());
   EXPECT_FALSE(schema_error(R"({"type":"string","pattern":"^(a?){90000}$","maxLength":90000})").empty());
   EXPECT_FALSE(schema_error(std::string(2 << 20, ' ') + "{}").empty());
+}
+
+// Nothing costs more than the size of the schema allows, however its parts are multiplied.
+TEST_F(GrammarTest, LargeSchemasTakeTimeByTheirSize) {
+  const auto object = [](int size, const std::function<std::string(int)>& member) {
+    std::string text = R"({"type":"object","properties":{"first":{})";
+    for (int i = 0; i < size; ++i) text += concat(",\"p", i, "\":", member(i));
+    return text + "}";
+  };
+  const auto start = std::chrono::steady_clock::now();
+  const auto compiles = [](const std::string& text) { return schema_error(text).empty(); };
+  // Products of patterns and lengths, each small in the end.
+  EXPECT_FALSE(compiles(object(2000,
+                               [](int i) {
+                                 return concat(R"({"type":"string","pattern":"^(a|ab|b){0,90}c)", i,
+                                               R"($","maxLength":400})");
+                               }) +
+                        "}"));
+  // References through chains of references.
+  std::string defs = R"(,"$defs":{"d0":{"type":"null"})";
+  for (int i = 1; i < 10'000; ++i) defs += concat(",\"d", i, R"(":{"$ref":"#/$defs/d)", i % 60 == 0 ? 0 : i - 1, "\"}");
+  EXPECT_TRUE(compiles(object(10'000, [](int i) { return concat(R"({"$ref":"#/$defs/d)", i, "\"}"); }) + defs + "}}"));
+  // Keywords that every alternative takes over.
+  std::string alternatives = R"(,"anyOf":[{})";
+  for (int i = 0; i < 1000; ++i) alternatives += concat(R"(,{"required":["p)", i, "\"]}");
+  EXPECT_FALSE(compiles(object(10'000, [](int) { return "{}"; }) + alternatives + "]}"));
+  // Alternatives that are compared with each other.
+  std::string one_of = R"({"oneOf":[{"type":"null"})";
+  for (int i = 0; i < 1000; ++i) one_of += concat(R"(,{"type":"object","properties":{"k":{"const":")", i, "\"}}}");
+  EXPECT_FALSE(compiles(one_of + "]}"));
+  std::string required = R"({"type":"object","required":["r")";
+  for (int i = 0; i < 20'000; ++i) required += concat(",\"r", i, "\"");
+  EXPECT_TRUE(compiles(required + "]}"));
+  std::string letters = R"({"type":"object","additionalProperties":true,"properties":{"a":{})";
+  for (char32_t c = 0x4e00; c < 0x4e00 + 20'000; c += 2) {
+    letters += ",\"";
+    append_code_point(c, letters);
+    letters += "\":{}";
+  }
+  EXPECT_TRUE(compiles(letters + "}}"));
+  // About 2 s in a release build on an idle machine.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(90));
 }
 
 TEST_F(GrammarTest, GrammarsAreKeptByTheirText) {
