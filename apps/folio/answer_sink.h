@@ -22,9 +22,13 @@ class AnswerSink final : public Sink {
     bool finished = false;
   };
 
+  void on_prompt_logprobs(std::span<const TokenOutput> tokens) override {
+    const std::lock_guard lock(mutex_);
+    for (const TokenOutput& token : tokens) prompt_logprobs_.push_back(kept(token));
+  }
   void on_token(int32_t, const TokenOutput& token) override {
     const std::lock_guard lock(mutex_);
-    logprobs_.push_back({.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}});
+    logprobs_.push_back(kept(token));
     last_token_ = now_seconds();
     if (first_token_ == 0) first_token_ = last_token_;
     news_.tokens.push_back(token.id);
@@ -63,6 +67,7 @@ class AnswerSink final : public Sink {
 
   // When it is finished.
   const std::vector<Logprob>& logprobs() const { return logprobs_; }
+  const std::vector<Logprob>& prompt_logprobs() const { return prompt_logprobs_; }
   FinishReason reason() const { return reason_; }
   const Usage& usage() const { return usage_; }
   const std::string& message() const { return message_; }
@@ -70,10 +75,14 @@ class AnswerSink final : public Sink {
   double last_token() const { return last_token_; }
 
  private:
+  static Logprob kept(const TokenOutput& token) {
+    return {.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}};
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   News news_;
-  std::vector<Logprob> logprobs_;
+  std::vector<Logprob> logprobs_, prompt_logprobs_;
   int64_t seen_ = 0;
   FinishReason reason_ = FinishReason::kAbort;
   Usage usage_;

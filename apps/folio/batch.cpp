@@ -258,6 +258,14 @@ class Batch {
     std::fprintf(stderr, "%lld steps, %.0f us of host time each; %lld prefill rows, %lld decode rows\n",
                  static_cast<long long>(stats.steps), 1e6 * stats.host_seconds_per_step(),
                  static_cast<long long>(stats.prefill_rows), static_cast<long long>(stats.decode_rows));
+    std::fprintf(
+        stderr, "prefix cache: %lld of %lld tokens found, %lld of these lost for want of state; %lld blocks evicted\n",
+        static_cast<long long>(stats.prefix_matched_tokens), static_cast<long long>(stats.prefix_queried_tokens),
+        static_cast<long long>(stats.prefix_matched_tokens - stats.prefix_hit_tokens),
+        static_cast<long long>(stats.prefix_evicted_blocks));
+    std::fprintf(stderr, "state images: %lld kept, %lld given up; %lld of %lld preempted requests went on from one\n",
+                 static_cast<long long>(stats.images_kept), static_cast<long long>(stats.images_evicted),
+                 static_cast<long long>(stats.resumed), static_cast<long long>(stats.preempted));
   }
 
   const Flags& flags_;

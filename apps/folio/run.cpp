@@ -24,6 +24,7 @@ namespace {
 
 constexpr size_t kMaxPromptBytes = size_t{1} << 28;
 constexpr int kInterruptedStatus = 130;
+constexpr int32_t kMostHeadRows = 256;  // of a step that gives log-probabilities of a prompt
 
 struct Flags {
   ModelFlags model;
@@ -33,6 +34,8 @@ struct Flags {
   CLI::Option* prompt_option = nullptr;
   CLI::Option* prompt_file_option = nullptr;
   int32_t logprobs = 0;
+  int32_t prompt_logprobs = 0;
+  CLI::Option* prompt_logprobs_option = nullptr;
   bool json = false;
 };
 
@@ -42,12 +45,14 @@ std::vector<int32_t> prompt_tokens(const Flags& flags, const Tokenizer& tokenize
   return parse_token_ids(flags.tokens, "--tokens");
 }
 
-// [{"id", "logprob", "top": [{"id", "logprob"}]}] of the tokens.
-nlohmann::ordered_json logprobs_json(const std::vector<AnswerSink::Logprob>& logprobs) {
+// [{"id", "logprob", "top": [{"id", "logprob"}]}] of the tokens, at most `count` most likely ids of each.
+nlohmann::ordered_json logprobs_json(const std::vector<AnswerSink::Logprob>& logprobs, int32_t count) {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
   for (const AnswerSink::Logprob& token : logprobs) {
     nlohmann::ordered_json top = nlohmann::ordered_json::array();
-    for (const TopLogprob& t : token.top) top.push_back({{"id", t.id}, {"logprob", t.logprob}});
+    for (const TopLogprob& t : std::span(token.top).first(std::min<size_t>(token.top.size(), count))) {
+      top.push_back({{"id", t.id}, {"logprob", t.logprob}});
+    }
     tokens.push_back({{"id", token.id}, {"logprob", token.logprob}, {"top", std::move(top)}});
   }
   return tokens;
@@ -57,7 +62,7 @@ nlohmann::ordered_json logprobs_json(const std::vector<AnswerSink::Logprob>& log
 struct Report {
   std::string text;
   std::vector<int32_t> tokens;
-  nlohmann::ordered_json logprobs;  // null: not asked for
+  nlohmann::ordered_json logprobs, prompt_logprobs;  // null: not asked for
   FinishReason finish = FinishReason::kAbort;
   Usage usage;
   double load_seconds = 0;
@@ -87,6 +92,7 @@ struct Report {
                                        {"prefill_tokens_per_second", prefill_rate()},
                                        {"decode_tokens_per_second", decode_rate()}}}};
     if (!logprobs.is_null()) report["logprobs"] = logprobs;
+    if (!prompt_logprobs.is_null()) report["prompt_logprobs"] = prompt_logprobs;
     std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   }
   void print_summary() const {
@@ -107,6 +113,7 @@ EngineSetup setup_for(const Flags& flags, const Config& config, int64_t prompt) 
   runner.max_model_len = std::min(runner.max_model_len, prompt + flags.generation.max_tokens);
   runner.max_rows = static_cast<int32_t>(std::min<int64_t>(runner.max_rows, std::max<int64_t>(2, prompt)));
   setup.engine.max_num_batched_tokens = runner.max_rows;
+  if (*flags.prompt_logprobs_option) runner.max_head_rows = std::min(runner.max_rows, kMostHeadRows);
   return setup;
 }
 
@@ -151,7 +158,8 @@ void run(const Flags& flags) {
   check_prompt(prompt, config, context_length(config, flags.engine.max_model_len));
   const auto request = std::make_shared<Request>();
   apply_generation_flags(flags.generation, *request);
-  request->logprobs = flags.logprobs;
+  request->logprobs = std::max(flags.logprobs, flags.prompt_logprobs);
+  request->wants_prompt_rows = flags.prompt_logprobs_option->count() > 0;
   check_sampling(*request, config.vocab_size);
   const EngineSetup setup = setup_for(flags, config, std::ssize(prompt));
   check_setup(setup, config);
@@ -173,7 +181,10 @@ void run(const Flags& flags) {
 
   report.finish = answer->reason();
   report.usage = answer->usage();
-  if (flags.logprobs > 0) report.logprobs = logprobs_json(answer->logprobs());
+  if (flags.logprobs > 0) report.logprobs = logprobs_json(answer->logprobs(), flags.logprobs);
+  if (request->wants_prompt_rows) {
+    report.prompt_logprobs = logprobs_json(answer->prompt_logprobs(), flags.prompt_logprobs);
+  }
   if (report.finish == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, answer->message());
   if (report.finish == FinishReason::kError) fail(ErrorCode::kInternal, answer->message());
   report.prefill_seconds = (report.tokens.empty() ? now_seconds() : answer->first_token()) - submitted;
@@ -205,6 +216,14 @@ void add_run(CLI::App& app) {
                    "With --json: each token's log-probability and so many of the most likely ids, up to 20")
       ->type_name("N")
       ->group("Generation");
+  flags->prompt_logprobs_option =
+      command
+          ->add_option("--prompt-logprobs", flags->prompt_logprobs,
+                       "With --json: the log-probability of each prompt token but the first and so many of the most "
+                       "likely ids, up to 20. Runs every row of the prompt through all layers, as --exact does")
+          ->type_name("N")
+          ->check(CLI::Range(0, kMaxTopLogprobs))
+          ->group("Generation");
   command->add_flag("--json", flags->json, "Print one JSON object instead of the text")->group("Generation");
   add_model_flags(*command, flags->model);
   add_engine_flags(*command, flags->engine);

@@ -116,7 +116,11 @@ void Engine::report() {
   stats.slots_used = core_.blocks().slots_used();
   stats.slots_total = core_.blocks().slots();
   stats.prefix_queried_tokens = prefix.queried_tokens;
+  stats.prefix_matched_tokens = prefix.matched_tokens;
   stats.prefix_hit_tokens = prefix.hit_tokens;
+  stats.prefix_evicted_blocks = prefix.evicted;
+  stats.images_kept = core_.blocks().images().stats().kept;
+  stats.images_evicted = core_.blocks().images().stats().evicted;
   stats.prefill_rows = scheduled.prefill_rows;
   stats.decode_rows = scheduled.decode_rows;
   stats.steps = core_.stats().steps;

@@ -24,7 +24,10 @@ struct EngineStats {
   int32_t pages_used = 0, pages_cached = 0, pages_total = 0;
   int32_t slots_used = 0, slots_total = 0;
   int64_t prefix_queried_tokens = 0;  // of admitted requests
-  int64_t prefix_hit_tokens = 0;      // of these, not computed again
+  int64_t prefix_matched_tokens = 0;  // of these, in published pages
+  int64_t prefix_hit_tokens = 0;      // of these, not computed again; the others were lost for want of the state there
+  int64_t prefix_evicted_blocks = 0;  // published, and given up for their pages
+  int64_t images_kept = 0, images_evicted = 0;
   int64_t prefill_rows = 0, decode_rows = 0;
   int64_t steps = 0;
   double host_seconds = 0;  // of the engine in all steps, beside the model

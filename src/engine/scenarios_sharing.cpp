@@ -94,6 +94,9 @@ void missing_image(Scene& scene) {
     const Usage& usage = s.engine().answer(second).usage;
     s.expect(usage.cached_tokens == (s.exact() ? 0 : 4 * s.block()), usage.cached_tokens, " tokens were cached");
     s.expect(usage.plans[0].start == (s.exact() ? 0 : 3 * s.block()), "started at ", usage.plans[0].start);
+    const PrefixIndex::Stats& found = s.engine().core().blocks().index().stats();
+    const int64_t lost = found.matched_tokens - found.hit_tokens;
+    s.expect(lost == (s.exact() ? 4 * s.block() : 0), lost, " tokens were lost for want of state");
     if (!s.exact()) return;
     const RequestId third = s.engine().submit(s.request(prompt, 3));
     s.engine().drain();

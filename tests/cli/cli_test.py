@@ -91,6 +91,34 @@ class CommandLine(CommandTest):
         self.assertEqual(self.run_json(*base, *hot, "--top-p", 0.000001)["tokens"], greedy)
         self.assertEqual(self.run_json(*base, *hot, "--min-p", 1)["tokens"], greedy)
 
+    def test_prompt_logprobs(self):
+        ids = [3 + i * 7 % 500 for i in range(60)]
+        base = ["--tokens", ",".join(map(str, ids)), "--max-tokens", 4, "--ignore-eos"]
+        answer = self.run_json(*base, "--prompt-logprobs", 3)
+        self.assertEqual([token["id"] for token in answer["prompt_logprobs"]], ids[1:])
+        self.assertNotIn("logprobs", answer)
+        for token in answer["prompt_logprobs"]:
+            self.assertLess(token["logprob"], 0)
+            self.assertEqual(len(token["top"]), 3)
+            self.assertGreaterEqual(token["top"][0]["logprob"], token["logprob"])
+        both = self.run_json(*base, "--prompt-logprobs", 0, "--logprobs", 2, "--max-num-batched-tokens", 7)
+        self.assertEqual([(t["id"], t["logprob"], t["top"]) for t in both["prompt_logprobs"]],
+                         [(t["id"], t["logprob"], []) for t in answer["prompt_logprobs"]])
+        self.assertEqual([len(token["top"]) for token in both["logprobs"]], [2] * 4)
+        self.assertEqual(both["tokens"], answer["tokens"])
+        self.assertEqual(answer["tokens"], self.run_json(*base, "--exact")["tokens"])
+
+    def test_penalties_and_biases(self):
+        base = ["--tokens", "5,6,7", "--max-tokens", 12, "--ignore-eos"]
+        plain = self.run_json(*base)["tokens"]
+        self.assertEqual(self.run_json(*base, "--logit-bias", f"{plain[0]}:-100")["tokens"].count(plain[0]), 0)
+        self.assertEqual(self.run_json(*base, "--logit-bias", "42:100")["tokens"], [42] * 12)
+        once = self.run_json(*base, "--logit-bias", "42:100", "--logit-bias", "43:99", "--presence-penalty", 2)["tokens"]
+        self.assertEqual(set(once), {42, 43})
+        counted = self.run_json(*base, "--logit-bias", "42:100", "--logit-bias", "43:99", "--frequency-penalty", 2)
+        self.assertEqual(set(counted["tokens"]), {42, 43})
+        self.assertGreater(len(set(self.run_json(*base, "--repetition-penalty", 50)["tokens"])), 11)
+
     def test_stop_string_ends_before_it(self):
         base = ["--prompt", "the world", "--max-tokens", 24, "--ignore-eos"]
         text = self.run_json(*base)["text"]
