@@ -15,12 +15,36 @@ bool calls_forced(const ToolChoice& choice) {
   return choice.kind == ToolChoice::Kind::kRequired || choice.kind == ToolChoice::Kind::kNamed;
 }
 
-void add_policies(const ChatRequest& chat, const ParserOptions& parser, const Tokenizer& tokenizer, Request& request) {
-  const bool needed = parser.calls || !parser.stops.empty() || chat.thinking_budget >= 0;
+GrammarTool grammar_tool(const Tool& tool) {
+  const Json* parameters = tool.function.find("parameters");
+  const bool given = parameters != nullptr && !parameters->is_null();
+  return {.name = tool.name, .parameters = given ? json_text(*parameters) : ""};
+}
+
+// Null when the answer is free.
+std::shared_ptr<const Grammar> compile_grammar(const ChatRequest& chat, GrammarCompiler& compiler) {
+  GrammarSpec spec = chat.format;
+  spec.parallel_calls = chat.parallel_calls;
+  const bool forced = calls_forced(chat.tool_choice);
+  const bool has_format = spec.content != GrammarSpec::Content::kNone;
+  if (!forced && !has_format) return nullptr;
+  if (chat.tool_choice.kind != ToolChoice::Kind::kNone) {
+    for (const Tool& tool : chat.tools) {
+      const bool wanted = chat.tool_choice.kind != ToolChoice::Kind::kNamed || tool.name == chat.tool_choice.name;
+      if (wanted) spec.tools.push_back(grammar_tool(tool));
+    }
+  }
+  return compiler.compile(spec);
+}
+
+void add_policies(const ChatRequest& chat, const std::shared_ptr<const Grammar>& grammar, const ParserOptions& parser,
+                  const Tokenizer& tokenizer, Request& request) {
+  const bool needed = grammar != nullptr || parser.calls || !parser.stops.empty() || chat.thinking_budget >= 0;
   for (int32_t i = 0; i < request.choices; ++i) {
     std::vector<std::shared_ptr<TokenPolicy>> parts;
     if (needed) {
       ChatPolicyOptions options{.parser = parser, .thinking_budget = chat.thinking_budget, .grammar = nullptr};
+      if (grammar != nullptr) options.grammar = grammar->make_policy();
       parts.push_back(std::make_shared<ChatPolicy>(tokenizer, std::move(options)));
     }
     if (chat.allowed_ids != nullptr) parts.push_back(std::make_shared<AllowedIdsPolicy>(chat.allowed_ids));
@@ -58,9 +82,6 @@ Prompt render_chat(ChatRequest& chat, const ServedModel& model) {
 ChatPlan plan_chat(ChatRequest chat, const ApiContext& context) {
   const ServedModel& model = context.model;
   check_tool_choice(chat);
-  if (calls_forced(chat.tool_choice) || chat.format.content != GrammarSpec::Content::kNone) {
-    throw ApiError(501, "Constrained decoding is not built yet.");
-  }
   Prompt prompt = render_chat(chat, model);
   check_text_length(prompt.text.size(), model);
   ChatPlan plan;
@@ -78,7 +99,7 @@ ChatPlan plan_chat(ChatRequest chat, const ApiContext& context) {
     const std::vector<int32_t> ends = chat_stop_ids(*model.tokenizer);
     request.stop_ids.insert(request.stop_ids.end(), ends.begin(), ends.end());
   }
-  add_policies(chat, plan.parser, *model.tokenizer, request);
+  add_policies(chat, compile_grammar(chat, context.grammars), plan.parser, *model.tokenizer, request);
   plan.text = std::move(prompt.text);
   return plan;
 }

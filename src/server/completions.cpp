@@ -6,6 +6,7 @@
 #include "protocol/render.h"
 #include "server/api_error.h"
 #include "server/completion_answer.h"
+#include "server/format_fields.h"
 #include "server/sampling_fields.h"
 #include "server/stream_fields.h"
 #include "server/token_policies.h"
@@ -82,12 +83,18 @@ void check_ids(const std::vector<int32_t>& ids, const ServedModel& model) {
 }
 
 std::vector<std::shared_ptr<TokenPolicy>> make_policies(const Fields& fields, const StopFields& stops,
-                                                        const ServedModel& model, int32_t choices) {
+                                                        const ApiContext& context, int32_t choices) {
+  const ServedModel& model = context.model;
   const auto allowed = read_allowed_ids(fields, model);
+  GrammarSpec spec;
+  read_structured_outputs(fields, spec);
+  std::shared_ptr<const Grammar> grammar;
+  if (spec.content != GrammarSpec::Content::kNone) grammar = context.grammars.compile(spec);
   std::vector<std::shared_ptr<TokenPolicy>> policies;
   for (int32_t i = 0; i < choices; ++i) {
     std::vector<std::shared_ptr<TokenPolicy>> parts;
     if (!stops.strings.empty()) parts.push_back(std::make_shared<StopStringPolicy>(*model.tokenizer, stops.strings));
+    if (grammar != nullptr) parts.push_back(grammar->make_policy());
     if (allowed != nullptr) parts.push_back(std::make_shared<AllowedIdsPolicy>(allowed));
     if (const auto policy = chain_policies(std::move(parts))) policies.push_back(policy);
   }
@@ -138,7 +145,7 @@ Generation read_completion(const Json& body, const ApiContext& context) {
     auto request = std::make_shared<Request>(common);
     request->prompt = ids;
     limit_tokens(*request, options.drop_tokens ? 1 : max_tokens, kDefaultMaxTokens, model.max_model_len);
-    request->policies = make_policies(fields, stops, model, common.choices);
+    request->policies = make_policies(fields, stops, context, common.choices);
     generation.requests.push_back(std::move(request));
   }
   options.prompts = std::move(prompts.ids);

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -18,6 +19,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "server/http_parse.h"
 
 namespace folio {
 namespace {
@@ -65,7 +67,7 @@ class Outbox final : public Responder {
   }
   bool write(std::string_view part) override {
     if (done() || part.empty()) return !overflow_;
-    if (pending_.size() + part.size() > max_bytes_) {
+    if (!pending_.empty() && pending_.size() + part.size() > max_bytes_) {
       overflow_ = true;
       wake();
       return false;
@@ -176,6 +178,22 @@ Refusal refusal_for(const error_code& error, const HttpLimits& limits) {
   return {};
 }
 
+using Parser = http::request_parser<http::buffer_body>;
+
+void set_limits(Parser& parser, const HttpLimits& limits) {
+  parser.header_limit(limits.max_header_bytes);
+  parser.body_limit(static_cast<uint64_t>(limits.max_body_bytes));
+}
+
+// False when the target is no path.
+bool take_header(const Parser::value_type& message, HttpRequest& request) {
+  request.method = std::string(message.method_string());
+  for (const auto& field : message) {
+    request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+  }
+  return split_target(std::string_view(message.target().data(), message.target().size()), request);
+}
+
 template <typename Stream>
 class Connection {
  public:
@@ -202,7 +220,6 @@ class Connection {
 
  private:
   static constexpr bool kPlain = std::is_same_v<Stream, beast::tcp_stream>;
-  using Parser = http::request_parser<http::buffer_body>;
 
   beast::tcp_stream& tcp() { return beast::get_lowest_layer(stream_); }
 
@@ -220,29 +237,24 @@ class Connection {
   awaitable<bool> serve_request() {
     const Count busy(context_.stats.busy);
     Parser parser;
-    parser.header_limit(context_.limits.max_header_bytes);
-    parser.body_limit(static_cast<uint64_t>(context_.limits.max_body_bytes));
+    set_limits(parser, context_.limits);
     tcp().expires_after(duration(context_.limits.header_seconds));
     error_code error;
     co_await http::async_read_header(stream_, buffer_, parser, no_throw(error));
     HttpRequest request;
-    if (error) co_return co_await refuse(refusal_for(error, context_.limits), request);
-    if (!take_header(parser.get(), request)) {
-      co_return co_await refuse({400, "The request's target is not a valid path."}, request);
+    request.peer = peer_;
+    // What a co_await is given has a name: g++ 12 destroys some temporaries there twice.
+    Refusal refusal;
+    if (error) {
+      refusal = refusal_for(error, context_.limits);
+    } else if (!take_header(parser.get(), request)) {
+      refusal = {400, "The request's target is not a valid path."};
     }
+    if (error || refusal.status != 0) co_return co_await refuse(refusal, request);
     BodyBytes body(context_.body_bytes);
-    const Refusal refusal = co_await read_body(parser, body, request.body);
+    refusal = co_await read_body(parser, body, request.body);
     if (refusal.status != 0 || !parser.is_done()) co_return co_await refuse(refusal, request);
     co_return co_await answer(std::move(request), parser.get().version() == 10, parser.keep_alive());
-  }
-
-  bool take_header(const http::request<http::buffer_body>& message, HttpRequest& request) {
-    request.method = std::string(message.method_string());
-    request.peer = peer_;
-    for (const auto& field : message) {
-      request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
-    }
-    return split_target(std::string_view(message.target().data(), message.target().size()), request);
   }
 
   // Nothing in the refusal and the parser not done: the client has gone.
@@ -320,7 +332,7 @@ class Connection {
     }
   }
 
-  awaitable<bool> refuse(Refusal refusal, const HttpRequest& request) {
+  awaitable<bool> refuse(const Refusal& refusal, const HttpRequest& request) {
     if (refusal.status == 0) co_return false;
     ++context_.stats.bad_requests;
     const HttpReply reply = context_.handler.refuse(refusal.status, refusal.message, request.path);
@@ -350,6 +362,30 @@ class Connection {
 };
 
 }  // namespace
+
+int parse_http(std::string_view bytes, size_t part, const HttpLimits& limits, HttpRequest& request) {
+  Parser parser;
+  set_limits(parser, limits);
+  parser.eager(true);
+  beast::flat_buffer buffer(limits.max_header_bytes + kReadBytes);
+  std::vector<char> chunk(kReadBytes);
+  bool took_header = false;
+  while (!parser.is_done()) {
+    const size_t size = std::min({part, bytes.size(), buffer.max_size() - buffer.size()});
+    if (size > 0) buffer.commit(asio::buffer_copy(buffer.prepare(size), asio::buffer(bytes.data(), size)));
+    bytes.remove_prefix(size);
+    parser.get().body() = {.data = chunk.data(), .size = chunk.size(), .more = true};
+    error_code error;
+    const size_t used = parser.put(buffer.data(), error);
+    buffer.consume(used);
+    if (parser.is_header_done() && !std::exchange(took_header, true) && !take_header(parser.get(), request)) return 400;
+    request.body.append(chunk.data(), chunk.size() - parser.get().body().size);
+    if (error == http::error::need_buffer) continue;
+    if (error && error != http::error::need_more) return refusal_for(error, limits).status;
+    if (size == 0 && used == 0 && !parser.is_done()) return buffer.size() == buffer.max_size() ? 431 : 0;
+  }
+  return 200;
+}
 
 awaitable<void> serve_connection(asio::ip::tcp::socket socket, asio::ssl::context* tls, ConnectionContext& context) {
   const Count open(context.stats.connections);

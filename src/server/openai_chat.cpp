@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "server/api_error.h"
 #include "server/chat_answer.h"
+#include "server/format_fields.h"
 #include "server/stream_fields.h"
 
 namespace folio {
@@ -32,45 +33,14 @@ void read_tool_choice(const Fields& fields, ChatRequest& chat) {
   chat.tool_choice = {.kind = ToolChoice::Kind::kNamed, .name = *name};
 }
 
-// vLLM's "structured_outputs", of which there may be one constraint.
-void read_structured_outputs(const Fields& fields, ChatRequest& chat) {
-  const Json* outputs = fields.object("structured_outputs");
-  if (outputs == nullptr) return;
-  const Fields values(*outputs, "structured_outputs");
-  using Content = GrammarSpec::Content;
-  int constraints = 0;
-  if (const Json* schema = values.find("json")) {
-    ++constraints;
-    chat.format.content = Content::kJsonSchema;
-    chat.format.text = schema->string() ? *schema->string() : json_text(*schema);
-  }
-  if (values.boolean("json_object").value_or(false)) {
-    ++constraints;
-    chat.format.content = Content::kJsonObject;
-  }
-  if (const auto regex = values.string("regex")) {
-    ++constraints;
-    chat.format.content = Content::kRegex;
-    chat.format.text = *regex;
-  }
-  if (values.has("choice")) {
-    ++constraints;
-    chat.format.content = Content::kChoice;
-    chat.format.choices = values.strings("choice");
-  }
-  for (const char* other : {"grammar", "structural_tag"}) {
-    if (values.has(other)) throw ApiError(501, concat("`structured_outputs.", other, "` is not supported."), other);
-  }
-  if (constraints > 1) values.refuse("json", "the only constraint: give one of json, json_object, regex and choice");
-}
-
 void read_format(const Fields& fields, ChatRequest& chat) {
-  if (const Json* format = fields.object("response_format")) read_response_format(*format, "response_format", chat);
+  if (const Json* format = fields.object("response_format"))
+    chat.shown_format = read_response_format(*format, "response_format", chat.format);
   const bool formatted = chat.format.content != GrammarSpec::Content::kNone;
   if (formatted && fields.has("structured_outputs")) {
     fields.refuse("structured_outputs", "left out when there is a `response_format`");
   }
-  read_structured_outputs(fields, chat);
+  read_structured_outputs(fields, chat.format);
 }
 
 void read_prompt_end(const Fields& fields, ChatRequest& chat) {
@@ -116,25 +86,6 @@ std::string echoed_text(const Fields& fields, const ChatRequest& chat) {
 }
 
 }  // namespace
-
-void read_response_format(const Json& format, const std::string& field, ChatRequest& chat) {
-  const Fields fields(format, field);
-  const std::string type = fields.string("type").value_or("");
-  if (type == "text") return;
-  if (type == "json_object") {
-    chat.format.content = GrammarSpec::Content::kJsonObject;
-    chat.shown_format = format;
-    return;
-  }
-  if (type != "json_schema") fields.refuse("type", "\"text\", \"json_object\" or \"json_schema\"");
-  const Json* nested = fields.object("json_schema");
-  const Fields holder(nested == nullptr ? format : *nested, nested == nullptr ? field : field + ".json_schema");
-  const Json* schema = holder.find("schema");
-  if (schema == nullptr) holder.refuse("schema", "given");
-  chat.format.content = GrammarSpec::Content::kJsonSchema;
-  chat.format.text = json_text(*schema);
-  chat.shown_format = *schema;
-}
 
 ChatRequest read_chat_prompt(const Json& body, const ServedModel& model) {
   const Fields fields(body);

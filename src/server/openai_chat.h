@@ -11,7 +11,4 @@ Generation read_openai_chat(const Json& body, const ApiContext& context);
 // POST /v1/chat/completions/render: the prompt and its ids, without generating.
 HttpReply render_openai_chat(const Json& body, const ApiContext& context);
 
-// "response_format" in the form of chat completions, or flat as in responses: {"type": "json_schema", "schema": ...}.
-void read_response_format(const Json& format, const std::string& field, ChatRequest& chat);
-
 }  // namespace folio

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "server/anthropic_request.h"
 #include "server/completions.h"
 #include "server/model_routes.h"
 #include "server/openai_chat.h"
 #include "server/reply_json.h"
+#include "server/responses_request.h"
 
 namespace folio {
 namespace {
@@ -14,6 +16,9 @@ namespace {
 constexpr auto kRoutes = std::to_array<Route>({
     {.path = "/v1/chat/completions", .generate = read_openai_chat},
     {.path = "/v1/completions", .generate = read_completion},
+    {.path = "/v1/responses", .generate = read_responses},
+    {.path = "/v1/messages", .style = ApiStyle::kAnthropic, .generate = read_anthropic},
+    {.path = "/v1/messages/count_tokens", .style = ApiStyle::kAnthropic, .handle = count_anthropic_tokens},
     {.path = "/v1/chat/completions/render", .handle = render_openai_chat},
     {.path = "/tokenize", .handle = tokenize},
     {.path = "/detokenize", .handle = detokenize},

@@ -19,6 +19,7 @@ namespace folio {
 // What readers of requests may use, on any thread.
 struct ApiContext {
   const ServedModel& model;
+  GrammarCompiler& grammars;
   ResponseStore& responses;
   std::string request_id;  // that the client gave; "": none
 };

@@ -82,13 +82,13 @@ void read_sampling(const Fields& fields, const ServedModel& model, Request& requ
   read_stop_ids(fields, model.vocab_size, request);
 }
 
-StopFields read_stops(const Fields& fields) {
+StopFields read_stops(const Fields& fields, std::string_view field) {
   StopFields stops;
-  stops.strings = fields.strings("stop");
+  stops.strings = fields.strings(field);
   const bool short_enough = std::all_of(stops.strings.begin(), stops.strings.end(),
                                         [](const std::string& stop) { return stop.size() <= kMaxStopBytes; });
   if (stops.strings.size() > kMaxStops || !short_enough) {
-    fields.refuse("stop", concat("at most ", kMaxStops, " strings of at most ", kMaxStopBytes, " bytes"));
+    fields.refuse(field, concat("at most ", kMaxStops, " strings of at most ", kMaxStopBytes, " bytes"));
   }
   stops.include = fields.boolean("include_stop_str_in_output").value_or(false);
   stops.skip_special = fields.boolean("skip_special_tokens").value_or(true);

@@ -22,7 +22,8 @@ struct StopFields {
   bool include = false;      // the stop string is part of the text
   bool skip_special = true;  // the hidden tokens give no text
 };
-StopFields read_stops(const Fields& fields);
+// `field` has the strings: a string, or an array of them. Throws ApiError(400).
+StopFields read_stops(const Fields& fields, std::string_view field = "stop");
 
 // Sets request.max_tokens for its prompt: `asked`, else `otherwise` as far as the context goes; 0: all of it. Throws
 // ApiError(400) when the prompt, or with what was asked for, is longer than the context.

@@ -13,6 +13,7 @@
 namespace folio {
 namespace {
 
+constexpr size_t kGrammars = 64;
 constexpr size_t kStoredBytes = size_t{256} << 20;
 // Requests that are read while the engine is full, beside those that it has.
 constexpr size_t kMostReading = 256;
@@ -54,6 +55,15 @@ double asked_timeout(const HttpRequest& request) {
   return seconds > 0 && seconds < 1e9 ? seconds : 0;
 }
 
+// The path as a label: of an unbounded number of paths only the beginning.
+std::string metric_path(const RequestRecord& record) {
+  for (const std::string_view prefix : {"/v1/models/", "/v1/responses/"}) {
+    if (record.path.starts_with(prefix)) return concat(prefix, "{id}");
+  }
+  const bool known = find_body_route(record.path) != nullptr || (record.status >= 200 && record.status < 400);
+  return known ? record.path : "other";
+}
+
 // What went wrong while a request was read, for its client. To be called where an exception is handled.
 ApiError current_api_error() {
   try {
@@ -78,6 +88,7 @@ Service::Service(ServedModel model, Backend& backend, ServiceOptions options)
       keys_(options_.api_keys),
       created_(unix_seconds()),
       started_(now_seconds()),
+      grammars_(*model_.tokenizer, model_.eos_token_id, kGrammars),
       responses_(options_.stored_responses, kStoredBytes),
       metrics_(model_.max_model_len),
       mailbox_([this] { server_->post([this] { take_mail(); }); }),
@@ -216,7 +227,7 @@ void Service::check_capacity() const {
 }
 
 ApiContext Service::context(const HttpRequest& request) {
-  return {.model = model_, .responses = responses_, .request_id = given_request_id(request)};
+  return {.model = model_, .grammars = grammars_, .responses = responses_, .request_id = given_request_id(request)};
 }
 
 void Service::log_request(const std::string& id, const std::string& path, const Json& body) {
@@ -252,8 +263,7 @@ void Service::settle(Session& session) {
 
 void Service::finish_record(RequestRecord record) {
   if (record.ended == 0) record.ended = now_seconds();
-  const bool known = find_body_route(record.path) != nullptr || (record.status >= 200 && record.status < 400);
-  ++metrics_.replies[{known ? record.path : "other", record.status}];
+  ++metrics_.replies[{metric_path(record), record.status}];
   if (log_ != nullptr) log_->write(access_line(record, options_.log_json));
 }
 

@@ -78,6 +78,7 @@ class Service final : public HttpHandler {
   const ApiKeys keys_;
   const int64_t created_;
   const double started_;
+  GrammarCompiler grammars_;
   ResponseStore responses_;
   ServerMetrics metrics_;
   Mailbox mailbox_;
