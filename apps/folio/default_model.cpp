@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "base/error.h"
+#include "bundled_model.h"
 #include "checkpoint/synthesize.h"
 #include "interrupt.h"
 #include "tokenizer/compressed_vocab.h"
@@ -17,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDefaultPreset = "mini";
+// Raise it with every new models/folio-tiny: it is part of the name of the unpacked directory.
+constexpr const char* kBundledName = "folio-tiny-r1";
 constexpr uint64_t kSeed = 1;
 // Part of the directory's name: raise it when synthesize writes other bytes for the same preset and seed.
 constexpr int kRevision = 1;
@@ -49,41 +52,65 @@ struct PartialDirectory {
   const fs::path path;
 };
 
-}  // namespace
-
-int64_t count_compressed_ids(const std::string& tokenizer_path) {
-  return compressed_vocabulary(Tokenizer::load(tokenizer_path)).count;
-}
-
-std::string default_model_dir() { return preset_model_dir(kDefaultPreset); }
-
-std::string preset_model_dir(const std::string& preset) {
-  const fs::path dir = cache_directory() / concat(preset, "-", kSeed, "-r", kRevision);
+// Makes `dir` with `write(where)`, unless it is there: written aside and renamed, so that no other process ever sees
+// half of it.
+template <typename Write>
+std::string made_once(const fs::path& dir, const Write& write) {
   std::error_code error;
   if (fs::exists(dir / "config.json", error)) return dir.string();
-  // Written aside and renamed, so that no other process ever sees half of it.
   const PartialDirectory partial(dir.string() + concat(".", ::getpid()));
+  write(partial.path);
+  fs::rename(partial.path, dir, error);
+  if (error && !fs::exists(dir / "config.json")) {  // else another process was faster
+    fail(ErrorCode::kInvalidArgument, "cannot make ", dir.string(), ": ", error.message());
+  }
+  return dir.string();
+}
+
+void unpack_bundled_model(const fs::path& where) {
+  for (const BundledFile& file : bundled_model_files()) {
+    std::ofstream out(where / file.name, std::ios::binary);
+    out.write(file.bytes.data(), static_cast<std::streamsize>(file.bytes.size()));
+    if (!out.flush()) {
+      fail(ErrorCode::kInvalidArgument, "cannot write ", (where / file.name).string(),
+           ": make room, set XDG_CACHE_HOME or name a checkpoint with --model DIR");
+    }
+  }
+}
+
+void synthesize_preset(const std::string& preset, const fs::path& where, const fs::path& shown) {
   SynthesizeOptions options;
   options.preset = preset;
   options.seed = kSeed;
-  options.out = partial.path.string();
+  options.out = where.string();
   options.compressed_vocab_size = count_compressed_ids;
   const bool progress = isatty(STDERR_FILENO) != 0;
   catch_interrupts();
   options.progress = [&](int64_t done, int64_t total) {
     if (progress) {
-      std::fprintf(stderr, "\rfolio: making %s: %3.0f %%%s", dir.c_str(),
+      std::fprintf(stderr, "\rfolio: making %s: %3.0f %%%s", shown.c_str(),
                    100.0 * static_cast<double>(done) / static_cast<double>(total), done == total ? "\n" : "");
     }
     check_interrupt();
   };
   synthesize_checkpoint(options);
   release_interrupts();
-  fs::rename(partial.path, dir, error);
-  if (error && !fs::exists(dir / "config.json")) {  // else another process was faster
-    fail(ErrorCode::kInvalidArgument, "cannot make ", dir.string(), ": ", error.message());
-  }
-  return dir.string();
+}
+
+}  // namespace
+
+int64_t count_compressed_ids(const std::string& tokenizer_path) {
+  return compressed_vocabulary(Tokenizer::load(tokenizer_path)).count;
+}
+
+std::string default_model_dir() {
+  if (const char* named = std::getenv("FOLIO_MODEL"); named != nullptr && *named != '\0') return named;
+  return made_once(cache_directory() / kBundledName, unpack_bundled_model);
+}
+
+std::string preset_model_dir(const std::string& preset) {
+  const fs::path dir = cache_directory() / concat(preset, "-", kSeed, "-r", kRevision);
+  return made_once(dir, [&](const fs::path& where) { synthesize_preset(preset, where, dir); });
 }
 
 }  // namespace folio

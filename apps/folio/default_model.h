@@ -6,11 +6,13 @@
 
 namespace folio {
 
-// Directory of the default model: a small checkpoint with seeded random weights, made on first use in the user's cache
-// directory ($XDG_CACHE_HOME/folio or ~/.cache/folio). Throws Error(kInvalidArgument) when there is no place to put it.
+// Directory of the default model: $FOLIO_MODEL, or else the model that is part of the program, unpacked on first use
+// into the user's cache directory ($XDG_CACHE_HOME/folio or ~/.cache/folio). Throws Error(kInvalidArgument) when there
+// is no place to put it.
 std::string default_model_dir();
 
-// Directory of the random checkpoint of `preset` in the same place, made on first use, with progress on a terminal.
+// Directory of the random checkpoint of `preset` in the same cache directory, made on first use, with progress on a
+// terminal.
 std::string preset_model_dir(const std::string& preset);
 
 // Number of Engram's compressed ids of a tokenizer.json, for SynthesizeOptions. Throws Error(kInvalidTokenizer).

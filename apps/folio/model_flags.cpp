@@ -49,7 +49,7 @@ void add_cache_format_flags(CLI::App& command, ModelFlags& flags, const std::str
 void add_model_flags(CLI::App& command, ModelFlags& flags, bool chooses_rows) {
   const std::string group = "Model and machine";
   RunnerOptions& runner = flags.runner;
-  command.add_option("--model", flags.model, "Checkpoint directory (default: the built-in model)")
+  command.add_option("--model", flags.model, "Checkpoint directory (default: $FOLIO_MODEL, else the built-in model)")
       ->type_name("DIR")
       ->group(group);
   command.add_option("--device", flags.device, "Where to run")->check(CLI::IsMember({"cpu", "cuda"}))->group(group);
@@ -85,8 +85,9 @@ CLI::Validator seed_check() {
 std::string model_dir(const ModelFlags& flags) { return flags.model.empty() ? default_model_dir() : flags.model; }
 
 void note_default_model(const ModelFlags& flags) {
-  if (!flags.model.empty()) return;
-  std::fprintf(stderr, "folio: no --model given: using the built-in random model, whose text is noise\n");
+  const char* named = std::getenv("FOLIO_MODEL");
+  if (!flags.model.empty() || (named != nullptr && *named != '\0')) return;
+  std::fprintf(stderr, "folio: no --model given: using the built-in folio-tiny, a small dictionary assistant\n");
 }
 
 RunnerOptions runner_options(const ModelFlags& flags) {

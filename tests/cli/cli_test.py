@@ -185,15 +185,22 @@ class CommandLine(CommandTest):
         self.assertEqual(process.returncode, 130, err)
         self.assertEqual(json.loads(out)["finish_reason"], "abort")
 
-    def test_default_model_is_made_once(self):
+    def test_default_model_is_unpacked_once(self):
         environment = dict(os.environ, XDG_CACHE_HOME=self.path("cache"))
+        environment.pop("FOLIO_MODEL", None)
         for _ in range(2):
             done = folio("run", "--prompt", "What is a lighthouse?", "--max-tokens", 4, "--json", env=environment)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn("built-in random model", done.stderr)
+            self.assertIn("built-in folio-tiny", done.stderr)
         self.assertEqual(len(os.listdir(os.path.join(environment["XDG_CACHE_HOME"], "folio"))), 1)
+        chat = folio("chat", "--no-thinking", "--temperature", 0, input="What is a lighthouse?\n", env=environment)
+        self.assertIn("A lighthouse is a tower with a light", chat.stdout)
         environment["XDG_CACHE_HOME"] = "/dev/null"
         self.refused("run", "--prompt", "a", says="XDG_CACHE_HOME", env=environment)
+        environment["FOLIO_MODEL"] = self.model
+        done = folio("run", "--prompt", "a", "--max-tokens", 2, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("built-in", done.stderr)
 
     def test_help_has_defaults(self):
         for command in ("run", "batch", "logits", "make-checkpoint", "inspect", "tokenize", "detokenize", "bench"):
