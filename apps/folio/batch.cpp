@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -96,31 +95,8 @@ class Collector final : public Sink {
   std::vector<std::vector<int32_t>> tokens_;
 };
 
-// The lines of the input, numbered from 1; empty ones are passed over.
-class Input {
- public:
-  explicit Input(const std::string& path) : path_(path), in_(path, std::ios::binary) {
-    if (!in_ || std::filesystem::is_directory(path)) fail(ErrorCode::kNotFound, "--input ", path, ": cannot be read");
-  }
-  bool next(std::string& line) {
-    while (std::getline(in_, line)) {
-      ++number_;
-      if (!line.empty() && line.back() == '\r') line.pop_back();
-      if (line.find_first_not_of(" \t") != std::string::npos) return true;
-    }
-    if (in_.bad()) fail(ErrorCode::kNotFound, "--input ", path_, ": cannot be read after line ", number_);
-    return false;
-  }
-  int64_t number() const { return number_; }
-
- private:
-  std::string path_;
-  std::ifstream in_;
-  int64_t number_ = 0;
-};
-
 int64_t count_lines(const std::string& path) {
-  Input input(path);
+  BatchInput input(path);
   std::string line;
   int64_t count = 0;
   while (input.next(line)) ++count;
@@ -273,7 +249,7 @@ class Batch {
   Engine& engine_;
   Results& results_;
   BatchOutput& output_;
-  Input input_;
+  BatchInput input_;
   Totals totals_;
   std::set<std::string> ids_;
   std::deque<RequestId> submitted_;
@@ -288,7 +264,7 @@ void batch(const Flags& flags) {
   if (std::filesystem::equivalent(flags.input, flags.output, ignored)) {
     fail(ErrorCode::kInvalidArgument, "--input and --output are the same file ", flags.input);
   }
-  static_cast<void>(Input(flags.input));
+  static_cast<void>(BatchInput(flags.input));
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   EngineSetup setup = engine_setup(flags.model, flags.engine, files.checkpoint.config());
   setup.runner.cached_requests = setup.runner.max_num_seqs;

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "base/error.h"
@@ -149,6 +148,20 @@ ordered_json result_line(const json& id, int32_t choice, const std::string& text
 
 ordered_json error_line(const json& id, int32_t choice, int64_t number, const std::string& message) {
   return {{"id", id}, {"index", choice}, {"error", {{"message", message}, {"line", number}}}};
+}
+
+BatchInput::BatchInput(const std::string& path) : path_(path), in_(path, std::ios::binary) {
+  if (!in_ || fs::is_directory(path)) fail(ErrorCode::kNotFound, "--input ", path, ": cannot be read");
+}
+
+bool BatchInput::next(std::string& line) {
+  while (std::getline(in_, line)) {
+    ++number_;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.find_first_not_of(" \t") != std::string::npos) return true;
+  }
+  if (in_.bad()) fail(ErrorCode::kNotFound, "--input ", path_, ": cannot be read after line ", number_);
+  return false;
 }
 
 std::string BatchOutput::key(const json& id, int32_t choice) { return concat(choice, " ", dump(id)); }

@@ -1,6 +1,7 @@
 // The lines of `folio batch`: requests in, results out, one JSON object each.
 #pragma once
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -32,6 +33,21 @@ BatchRequest batch_request(const nlohmann::json& line, const GenerationFlags& de
 nlohmann::ordered_json result_line(const nlohmann::json& id, int32_t choice, const std::string& text,
                                    const std::vector<int32_t>& tokens, FinishReason reason, const Usage& usage);
 nlohmann::ordered_json error_line(const nlohmann::json& id, int32_t choice, int64_t number, const std::string& message);
+
+// The lines of a file of requests, numbered from 1; empty ones are passed over.
+class BatchInput {
+ public:
+  // Throws Error(kNotFound) for what cannot be read.
+  explicit BatchInput(const std::string& path);
+  // False at the end.
+  bool next(std::string& line);
+  int64_t number() const { return number_; }
+
+ private:
+  std::string path_;
+  std::ifstream in_;
+  int64_t number_ = 0;
+};
 
 // The results of a batch on disk, one line each, whole lines only.
 class BatchOutput {

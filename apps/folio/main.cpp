@@ -52,6 +52,7 @@ void add_commands(CLI::App& app) {
   folio::add_batch(app);
   folio::add_bench(app);
   folio::add_chat(app);
+  folio::add_export_hidden(app);
   folio::add_fuzz(app);
   folio::add_logits(app);
   folio::add_make_checkpoint(app);

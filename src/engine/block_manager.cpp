@@ -103,7 +103,7 @@ bool BlockManager::admit(RequestState& state) {
   const bool exact = state.wants_exact() || (config_.encoder_replay && state.generated() > 0);
   PrefixMatch match;
   Resume resume;
-  if (config_.prefix_cache && !state.request->wants_prompt_rows) {
+  if (config_.prefix_cache && !state.request->needs_every_row()) {
     match = index_.match(state.hashes, state.tokens, exact);
     PrefixMatch usable = match;
     if (!config_.encoder_replay && state.decoder_start > 0) {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/hidden_rows.h"
 
 namespace folio {
 namespace {
@@ -52,7 +53,8 @@ bool EngineCore::advance() {
   turn_ = (turn_ + 1) % ModelRunner::kBuilders;
   build(scheduled, builder);
   const Step step = builder.step();
-  const StepOutputs outputs = run(copies, &step);
+  HiddenRows hidden(scheduled);
+  const StepOutputs outputs = run(copies, &step, hidden.wanted() ? &hidden : nullptr);
   // A device would download these behind the step; the host looks at them when the step is taken back.
   InFlight flight{.step = std::move(scheduled), .sampled = {}, .logprobs = {}, .top = {}};
   if (flight.step.head_rows > 0) {
@@ -65,11 +67,11 @@ bool EngineCore::advance() {
   return true;
 }
 
-StepOutputs EngineCore::run(const CopyPlan& copies, const Step* step) {
+StepOutputs EngineCore::run(const CopyPlan& copies, const Step* step, TraceSink* trace) {
   const double begin = now_seconds();
   StepOutputs outputs;
   if (step != nullptr) {
-    outputs = runner_.run(copies, *step);
+    outputs = runner_.run(copies, *step, trace);
   } else {
     runner_.run(copies);
   }

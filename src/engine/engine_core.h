@@ -46,7 +46,7 @@ class EngineCore {
   void build(const ScheduledStep& step, StepBuilder& builder) const;
   bool advance();
   void accept_oldest();
-  StepOutputs run(const CopyPlan& copies, const Step* step);
+  StepOutputs run(const CopyPlan& copies, const Step* step, TraceSink* trace = nullptr);
 
   ModelRunner& runner_;
   EngineConfig config_;

@@ -74,9 +74,9 @@ ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, 
 
 StepOutputs ModelRunner::run(TraceSink* trace) { return transformer_->forward(builder().step(), cache_, trace); }
 
-StepOutputs ModelRunner::run(const CopyPlan& copies, const Step& step) {
+StepOutputs ModelRunner::run(const CopyPlan& copies, const Step& step, TraceSink* trace) {
   run(copies);
-  return transformer_->forward(step, cache_);
+  return transformer_->forward(step, cache_, trace);
 }
 
 void ModelRunner::run(const CopyPlan& copies) { copies.run(*ops_); }

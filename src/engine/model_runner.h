@@ -59,7 +59,7 @@ class ModelRunner {
   // Runs the step that builder(0) holds. The outputs are overwritten by the next step.
   StepOutputs run(TraceSink* trace = nullptr);
   // Runs copies, then a step.
-  StepOutputs run(const CopyPlan& copies, const Step& step);
+  StepOutputs run(const CopyPlan& copies, const Step& step, TraceSink* trace = nullptr);
   void run(const CopyPlan& copies);
 
  private:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/hidden_rows.h"
 #include "model/model_files.h"
 
 namespace folio {
@@ -91,6 +92,10 @@ void check_request(const Request& request, const Config& config) {
   check_sampling(request, config.vocab_size);
   if (request.choices < 1 || request.choices > kMaxChoices) {
     fail(ErrorCode::kInvalidArgument, "n ", request.choices, " must be from 1 to ", kMaxChoices);
+  }
+  for (const std::string& tensor : request.hidden_rows) check_hidden_tensor(tensor, config);
+  if (!request.hidden_rows.empty() && request.choices > 1) {
+    fail(ErrorCode::kInvalidArgument, "hidden rows are those of one choice, not of n ", request.choices);
   }
   if (!request.policies.empty() && std::ssize(request.policies) != request.choices) {
     fail(ErrorCode::kInvalidArgument, request.policies.size(), " policies for ", request.choices, " choices");

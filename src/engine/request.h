@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/images.h"
+#include "ops/hyper.h"
 #include "ops/sample.h"
 #include "tokenizer/token_policy.h"
 
@@ -63,6 +64,11 @@ class Sink {
   virtual void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) = 0;
   // The prompt's tokens 1 .. n-1, for requests that want prompt rows; before the first token.
   virtual void on_prompt_logprobs(std::span<const TokenOutput> tokens) { static_cast<void>(tokens); }
+  // Rows of one of the request's hidden_rows, [rows, hidden_size], of the prompt's positions from `position` on; valid
+  // during the call. Positions ascend; after a preemption they may begin anew, with the same bits.
+  virtual void on_hidden_rows(const std::string& tensor, int64_t position, std::span<const bf16> rows) {
+    static_cast<void>(tensor), static_cast<void>(position), static_cast<void>(rows);
+  }
   // The first `done` tokens of the prompt have run; called before the first token, again after a preemption.
   virtual void on_prefill(int32_t choice, int64_t done) { static_cast<void>(choice), static_cast<void>(done); }
 };
@@ -88,8 +94,14 @@ struct Request {
   int32_t choices = 1;  // n, at most kMaxChoices: siblings that share the prompt; choice i samples with seed + i
   bool exact = false;   // no decoder replay, prefix hits only where they are exact
   bool wants_prompt_rows = false;  // every prompt row through the head; implies exact, reads no prefix
+  // Hidden states of the prompt to report (hidden_rows.h): "tap.L", the mean over the streams of what enters layer L,
+  // and "hidden", what the head's norm sees. Implies exact, reads no prefix; with one choice only.
+  std::vector<std::string> hidden_rows;
   std::vector<std::shared_ptr<TokenPolicy>> policies;  // none, or one per choice
   std::shared_ptr<Sink> sink;
+
+  // Every row of the prompt runs in every layer.
+  bool needs_every_row() const { return wants_prompt_rows || !hidden_rows.empty(); }
 };
 
 // Throws Error(kInvalidArgument) for an empty prompt or an id outside the vocabulary.

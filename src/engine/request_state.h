@@ -89,7 +89,7 @@ struct RequestState {
   TokenPolicy* policy() const {
     return request->policies.empty() ? nullptr : request->policies[static_cast<size_t>(choice)].get();
   }
-  bool wants_exact() const { return request->exact || request->wants_prompt_rows; }
+  bool wants_exact() const { return request->exact || request->needs_every_row(); }
 };
 
 }  // namespace folio

@@ -35,9 +35,7 @@ bool Transformer::block(Pass& pass, int layer) {
   const int64_t s = config_.hc_mult, hidden = config_.hidden_size;
   const std::string key = concat("layers.", layer);
   Tracer& trace = pass.trace;
-  for (const int tap : config_.dspark_target_layer_ids) {
-    if (tap == layer) trace.stream_means(concat("tap.", layer), pass.at->streams, pass.count, s, hidden);
-  }
+  trace.stream_means(concat("tap.", layer), pass.at->streams, pass.count, s, hidden);
   trace.put(key + ".in_streams", pass.at->streams, {pass.count, s, hidden});
   trace.put(key + ".in_mix", pass.at->mix, {pass.count, s});
 

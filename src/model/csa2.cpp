@@ -147,7 +147,8 @@ void Transformer::index_select(Pass& pass, int layer) {
                        .candidates = ws_.candidates};
   if (topology.writes_candidates) args.role = CandidateRole::kWrite;
   if (topology.reads_candidates) args.role = CandidateRole::kRead;
-  if (pass.trace.on()) {
+  if (pass.trace.wants(concat("layers.", layer, ".index_scores"))) {
+    FOLIO_CHECK(trace_scores_ > 0, "no room was reserved for a trace");
     args.scores = ws_.index_scores;
     args.scores_stride = trace_scores_;
   }

@@ -26,7 +26,7 @@ std::vector<bf16> completed_rows(const Rows& rows, int32_t ratio, const bf16* x,
 }  // namespace
 
 void Tracer::window(const std::string& key, const bf16* x, int64_t rows, int64_t dim) {
-  if (!on()) return;
+  if (!wants(key)) return;
   std::vector<uint8_t> codes(static_cast<size_t>(rows * dim)), scales(codes.size() / kQuant8Group);
   quantize8(widened(x, rows * dim).data(), rows * dim, codes.data(), scales.data());
   put(key + ".codes", DType::kF8E4M3, {rows, dim}, codes.data());
@@ -34,13 +34,13 @@ void Tracer::window(const std::string& key, const bf16* x, int64_t rows, int64_t
 }
 
 void Tracer::entries(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, int64_t dim) {
-  if (!on()) return;
+  if (!wants(key)) return;
   const auto values = completed_rows(rows, ratio, x, dim);
   put(key, values.data(), {static_cast<int64_t>(values.size()) / dim, dim});
 }
 
 void Tracer::main_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, int64_t dim) {
-  if (!on()) return;
+  if (!wants(key)) return;
   const auto values = completed_rows(rows, ratio, x, dim);
   const auto n = static_cast<int64_t>(values.size());
   std::vector<uint8_t> codes(values.size() / 2), scales(values.size() / kQuant4MainGroup);
@@ -51,7 +51,7 @@ void Tracer::main_codes(const std::string& key, const Rows& rows, int32_t ratio,
 
 void Tracer::index_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x,
                          const PagedRows& plane) {
-  if (!on()) return;
+  if (!wants(key)) return;
   const int64_t dim = plane.dim, code_width = code_bytes(plane.format, dim),
                 scale_width = scale_bytes(plane.format, dim);
   const auto values = completed_rows(rows, ratio, x, dim);
@@ -67,7 +67,7 @@ void Tracer::index_codes(const std::string& key, const Rows& rows, int32_t ratio
 }
 
 void Tracer::selection(const std::string& layer, const IndexSelectArgs& args) {
-  if (!on()) return;
+  if (!wants(layer + ".index_scores")) return;
   const int64_t n = args.rows.count, dim = args.keys.dim;
   // On the grid of either format, so exact in bf16.
   std::vector<bf16> query(static_cast<size_t>(n * args.heads * dim));
@@ -96,7 +96,7 @@ void Tracer::selection(const std::string& layer, const IndexSelectArgs& args) {
 
 void Tracer::stream_means(const std::string& key, const bf16* streams, int64_t rows, int64_t num_streams,
                           int64_t hidden) {
-  if (!on()) return;
+  if (!wants(key)) return;
   std::vector<bf16> means;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t d = 0; d < hidden; ++d) {

@@ -1,5 +1,5 @@
-// Intermediates of a forward for comparison with another implementation, under the key scheme of
-// tools/oracle/README.md. For host devices only; a forward without a sink does no extra work.
+// Intermediates of a forward for comparison with another implementation, or for who trains on them, under the key
+// scheme of tools/oracle/README.md. For host devices only; a forward without a sink does no extra work.
 #pragma once
 
 #include <string>
@@ -17,6 +17,8 @@ namespace folio {
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
+  // Whether put() is to be called for `key`; what nobody wants is not computed.
+  virtual bool wants(const std::string& key) const { return static_cast<void>(key), true; }
   // `data` is contiguous host memory of dtype and shape, valid during the call.
   virtual void put(const std::string& key, DType dtype, const Shape& shape, const void* data) = 0;
 };
@@ -27,6 +29,7 @@ class Tracer {
   Tracer() = default;
   explicit Tracer(TraceSink* sink) : sink_(sink) {}
   bool on() const { return sink_ != nullptr; }
+  bool wants(const std::string& key) const { return on() && sink_->wants(key); }
 
   void put(const std::string& key, const bf16* data, const Shape& shape) { put(key, DType::kBF16, shape, data); }
   void put(const std::string& key, const float* data, const Shape& shape) { put(key, DType::kF32, shape, data); }
@@ -42,12 +45,12 @@ class Tracer {
   void index_codes(const std::string& key, const Rows& rows, int32_t ratio, const bf16* x, const PagedRows& plane);
   // index_query (rounded), index_weights, index_scores (visible entries, flat), selected, candidates.
   void selection(const std::string& layer, const IndexSelectArgs& args);
-  // Means over the streams: what the draft head taps.
+  // Means over the streams, one rounding: what the draft head taps.
   void stream_means(const std::string& key, const bf16* streams, int64_t rows, int64_t num_streams, int64_t hidden);
 
  private:
   void put(const std::string& key, DType dtype, const Shape& shape, const void* data) {
-    if (on()) sink_->put(key, dtype, shape, data);
+    if (wants(key)) sink_->put(key, dtype, shape, data);
   }
 
   TraceSink* sink_ = nullptr;

@@ -84,7 +84,6 @@ Transformer::Transformer(Device& device, Ops& ops, const Checkpoint& checkpoint,
 
 StepOutputs Transformer::forward(const Step& step, const CacheView& cache, TraceSink* trace) {
   FOLIO_CHECK(step.inputs.num_rows > 0 && step.inputs.num_rows <= max_rows_);
-  FOLIO_CHECK(trace == nullptr || trace_scores_ > 0, "no room was reserved for a trace");
   Pass pass{.step = step, .cache = cache, .trace = Tracer(trace), .rows = {}};
   begin(pass);
   bool rows_left = true;
@@ -178,7 +177,7 @@ StepOutputs Transformer::head(Pass& pass) {
   const int64_t hidden = config_.hidden_size;
   const StepInputs& in = pass.step.inputs;
   StepOutputs outputs;
-  if (in.num_head_rows == 0) return outputs;
+  if (in.num_head_rows == 0 && !pass.trace.wants("hidden")) return outputs;
   ops_.hyper_collapse({.streams = pass.at->streams,
                        .mix = pass.at->mix,
                        .rows = pass.count,
@@ -186,6 +185,7 @@ StepOutputs Transformer::head(Pass& pass) {
                        .hidden = hidden,
                        .out = ws_.output});
   pass.trace.put("hidden", ws_.output, {pass.count, hidden});
+  if (in.num_head_rows == 0) return outputs;
   const bf16* rows = ws_.output;
   if (pass.count != in.num_head_rows) {
     ops_.gather_rows({.x = ws_.output,
