@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/rng.h"
 #include "bench.h"
 #include "ops/cpu/probe.h"
@@ -35,6 +36,7 @@ struct Measured {
   double bytes = 0;  // of weights and cache rows: what must come from memory
   double flops = 0;
   double seconds = 0;
+  double keys = 0;  // of an index selection: keys times rows
 };
 
 // Random bytes as tensors, in memory larger than the caches where the case asks for several copies.
@@ -86,6 +88,7 @@ constexpr int64_t kHidden = 1024, kInner = 896, kQueryRank = 384, kHeadDim = 512
 constexpr int64_t kVocab = 16384, kEngramIn = 6144;
 constexpr int32_t kHeads = 16, kExperts = 64, kTopExperts = 6, kWindow = 128, kTopk = 512, kStreams = 4;
 constexpr int32_t kIndexHeads = 16, kIndexDim = 64;
+constexpr int32_t kPublishedIndexHeads = 32, kPublishedIndexDim = 128;
 constexpr int64_t kMaxRows = 512, kContext = 262144;
 constexpr int64_t kColdBytes = int64_t{192} << 20;  // weights that are walked before one is met again
 
@@ -103,8 +106,9 @@ class Bench {
     limits.heads = kHeads;
     limits.head_dim = kHeadDim;
     limits.list_length = kWindow + kTopk;
-    limits.index_heads = kIndexHeads;
-    limits.index_dim = kIndexDim;
+    limits.index_heads = kPublishedIndexHeads;
+    limits.index_dim = kPublishedIndexDim;
+    limits.index_format = RowFormat::kFp8Index;
     limits.max_visible = kContext;
     limits.vocab = kVocab;
     ops_->reserve(limits);
@@ -129,16 +133,29 @@ class Bench {
       norm(rows);
       attend(rows);
     }
-    for (const int64_t keys : {int64_t{32768}, kContext}) index(keys, 1);
-    index(8192, 64);
+    for (const RowFormat format : {RowFormat::kFp4Index, RowFormat::kFp8Index}) {
+      for (const int64_t keys : {int64_t{4096}, int64_t{32768}, kContext})
+        index(format, kIndexHeads, kIndexDim, keys, 1);
+      for (const int64_t keys : {int64_t{4096}, int64_t{32768}, kContext}) {
+        index(format, kPublishedIndexHeads, kPublishedIndexDim, keys, 1);
+      }
+      index(format, kIndexHeads, kIndexDim, 8192, 64);
+    }
+    if (measured_.empty()) {
+      fail(ErrorCode::kInvalidArgument, "--only ", flags_.only, ": no op begins like this; there are ", names_);
+    }
     return measured_;
   }
 
  private:
-  bool wanted(const std::string& name) const { return flags_.only.empty() || name.find(flags_.only) == 0; }
+  bool wanted(const std::string& name) {
+    if (names_.find(name) == std::string::npos) names_ += (names_.empty() ? "" : ", ") + name;
+    return name.starts_with(flags_.only);
+  }
 
   // Seconds of one call: the best of many short batches, as for the probes. What disturbs a batch only makes it slower.
-  void measure(const std::string& name, double bytes, double flops, const std::function<void(int64_t)>& call) {
+  void measure(const std::string& name, double bytes, double flops, const std::function<void(int64_t)>& call,
+               double keys = 0) {
     constexpr double kBatchSeconds = 0.002, kSeconds = 0.25;
     int64_t calls = 0;
     double best = 1e30;
@@ -149,7 +166,7 @@ class Bench {
       while (now_seconds() - begin < kBatchSeconds) call(calls++);
       best = std::min(best, (now_seconds() - begin) / static_cast<double>(calls - first));
     }
-    measured_.push_back({name, bytes, flops, best});
+    measured_.push_back({name, bytes, flops, best, keys});
   }
 
   static std::string named(const std::string& op, int64_t rows) { return op + " x" + std::to_string(rows); }
@@ -339,19 +356,20 @@ class Bench {
             [&](int64_t) { ops_->attend(args); });
   }
 
-  void index(int64_t keys, int64_t rows) {
+  // Keys that are there already, in pages; every row sees all of them.
+  void index(RowFormat format, int32_t heads, int32_t dim, int64_t keys, int64_t rows) {
     if (!wanted("index_select")) return;
     const auto count = static_cast<int32_t>(rows);
     PagedRows plane;
-    plane.format = RowFormat::kFp4Index;
-    plane.dim = kIndexDim;
+    plane.format = format;
+    plane.dim = dim;
     plane.rows_per_page = 128;
-    plane.code_stride = kIndexDim / 2;
-    plane.scale_stride = kIndexDim / 32;
+    plane.code_stride = code_bytes(format, dim);
+    plane.scale_stride = scale_bytes(format, dim);
     plane.scales_offset = 128 * plane.code_stride;
     plane.page_stride = 128 * (plane.code_stride + plane.scale_stride);
     const auto pages = static_cast<int32_t>((keys + rows) / 128 + 1);
-    // Scale bytes near 0x77, codes of all magnitudes.
+    // Bytes near 0x77: scales of about one, codes of several magnitudes.
     plane.base = data_.bytes(pages * plane.page_stride, 0x0707070707070707ull, 0x7070707070707070ull);
     std::vector<int32_t> table, position, request(static_cast<size_t>(rows), 0);
     for (int32_t p = 0; p < pages; ++p) table.push_back(p);
@@ -362,16 +380,20 @@ class Bench {
     args.rows = {count, 1, &span, request.data(), position.data(), nullptr, table.data(), pages};
     args.query = x_;
     args.head_weights = x_;
-    args.heads = kIndexHeads;
+    args.heads = heads;
     args.keys = plane;
     args.topk = kTopk;
     args.selected = selected.data();
     const auto pairs = static_cast<double>(keys * rows);
-    measure(named("index_select " + std::to_string(keys / 1024) + "k", rows), static_cast<double>(keys) * 34,
-            pairs * 2 * kIndexHeads * kIndexDim, [&](int64_t) { ops_->index_select(args); });
+    const std::string name = concat("index_select ", format == RowFormat::kFp8Index ? "fp8 " : "fp4 ", heads, "x", dim,
+                                    " ", keys / 1024, "k");
+    measure(
+        named(name, rows), static_cast<double>(keys * (plane.code_stride + plane.scale_stride)),
+        pairs * 2 * heads * dim, [&](int64_t) { ops_->index_select(args); }, pairs);
   }
 
   const OpsFlags& flags_;
+  std::string names_;  // of all ops
   std::unique_ptr<Device> device_;
   Tensors data_;
   std::unique_ptr<Ops> ops_;
@@ -388,23 +410,27 @@ void run_bench_ops(const OpsFlags& flags) {
               {"probe", {{"read_gb_s", probe.read_gb_s}, {"bf16_gflop_s", probe.bf16_gflop_s}}},
               {"ops", Json::array()}};
     for (const Measured& m : measured) {
-      json["ops"].push_back({{"name", m.name},
-                             {"microseconds", m.seconds * 1e6},
-                             {"gb_s", m.bytes / m.seconds / 1e9},
-                             {"gflop_s", m.flops / m.seconds / 1e9},
-                             {"bandwidth_fraction", m.bytes / m.seconds / 1e9 / probe.read_gb_s},
-                             {"dot_fraction", m.flops / m.seconds / 1e9 / probe.bf16_gflop_s}});
+      Json& op = json["ops"];
+      op.push_back({{"name", m.name},
+                    {"microseconds", m.seconds * 1e6},
+                    {"gb_s", m.bytes / m.seconds / 1e9},
+                    {"gflop_s", m.flops / m.seconds / 1e9},
+                    {"bandwidth_fraction", m.bytes / m.seconds / 1e9 / probe.read_gb_s},
+                    {"dot_fraction", m.flops / m.seconds / 1e9 / probe.bf16_gflop_s}});
+      if (m.keys > 0) op.back()["nanoseconds_per_key"] = 1e9 * m.seconds / m.keys;
     }
     std::cout << json.dump() << '\n';
     return;
   }
   std::printf("%s: reads %.1f GB/s, multiplies %.0f GFLOP/s\n\n", bench.isa().c_str(), probe.read_gb_s,
               probe.bf16_gflop_s);
-  std::printf("%-24s %12s %10s %10s %12s %12s\n", "op", "us", "GB/s", "GFLOP/s", "of bandwidth", "of dot peak");
+  std::printf("%-34s %12s %10s %10s %12s %12s\n", "op", "us", "GB/s", "GFLOP/s", "of bandwidth", "of dot peak");
   for (const Measured& m : measured) {
     const double gb = m.bytes / m.seconds / 1e9, gflop = m.flops / m.seconds / 1e9;
-    std::printf("%-24s %12.1f %10.1f %10.0f %11.0f%% %11.0f%%\n", m.name.c_str(), m.seconds * 1e6, gb, gflop,
+    std::printf("%-34s %12.1f %10.1f %10.0f %11.0f%% %11.0f%%", m.name.c_str(), m.seconds * 1e6, gb, gflop,
                 100 * gb / probe.read_gb_s, 100 * gflop / probe.bf16_gflop_s);
+    if (m.keys > 0) std::printf("  %.1f ns/key", 1e9 * m.seconds / m.keys);
+    std::putchar('\n');
   }
 }
 

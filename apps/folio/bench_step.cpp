@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 #include "bench.h"
 #include "default_model.h"
 #include "engine/context.h"
@@ -166,8 +167,12 @@ void bench_step(const Flags& flags) {
   const ModelFiles files = ModelFiles::open(dir);
   options.max_rows = static_cast<int32_t>(flags.prefill);
   const int64_t longest = *std::max_element(flags.contexts.begin(), flags.contexts.end());
-  options.max_model_len =
-      context_length(files.checkpoint.config(), std::max(flags.prefill, longest + kWarmUp + flags.steps));
+  const int64_t limit = files.checkpoint.config().max_position_embeddings;
+  if (flags.prefill > limit || longest + kWarmUp + flags.steps > limit) {
+    fail(ErrorCode::kInvalidArgument, "--prefill ", flags.prefill, ", or --context ", longest, " and ",
+         kWarmUp + flags.steps, " steps, do not fit in the model's context of ", limit, ": ask for less");
+  }
+  options.max_model_len = std::max(flags.prefill, longest + kWarmUp + flags.steps);
   ModelRunner runner(files, options);
   const Topology topology = make_topology(files.checkpoint.config());
   catch_interrupts();
@@ -189,7 +194,8 @@ void bench_step(const Flags& flags) {
            .bf16_gflop_s = (probe.bf16_gflop_s + after.bf16_gflop_s) / 2};
 
   if (flags.json) {
-    print_json(dir, runner.ops_name(), options.threads, probe, decodes, prefill);
+    print_json(dir, runner.ops_name(), options.threads > 0 ? options.threads : allowed_processors(), probe, decodes,
+               prefill);
   } else {
     print_text(runner.ops_name(), probe, decodes, prefill);
   }
