@@ -245,9 +245,10 @@ class Connection {
     request.peer = peer_;
     // What a co_await is given has a name: g++ 12 destroys some temporaries there twice.
     Refusal refusal;
+    const bool has_path = take_header(parser.get(), request);  // also of a request that is too large
     if (error) {
       refusal = refusal_for(error, context_.limits);
-    } else if (!take_header(parser.get(), request)) {
+    } else if (!has_path) {
       refusal = {400, "The request's target is not a valid path."};
     }
     if (error || refusal.status != 0) co_return co_await refuse(refusal, request);

@@ -155,10 +155,13 @@ std::shared_ptr<Exchange> Service::handle(HttpRequest request, std::shared_ptr<R
       channel.reply(method_not_allowed("POST"));
     } else if (!is_json_type(request.header("Content-Type"))) {
       throw ApiError(415, "Unsupported Media Type: Only 'application/json' is allowed");
-    } else if (route->handle != nullptr) {
-      return answer_on_worker(*route, std::move(request), std::move(channel), std::move(record)), nullptr;
     } else {
-      return start_session(*route, std::move(request), std::move(channel), std::move(record));
+      check_capacity();
+      if (route->generate != nullptr) {
+        return start_session(*route, std::move(request), std::move(channel), std::move(record));
+      }
+      answer_on_worker(*route, std::move(request), std::move(channel), std::move(record));
+      return nullptr;
     }
   } catch (...) {
     const ApiError error = current_api_error();
@@ -172,7 +175,6 @@ std::shared_ptr<Exchange> Service::handle(HttpRequest request, std::shared_ptr<R
 
 std::shared_ptr<Exchange> Service::start_session(const Route& route, HttpRequest request, ReplyChannel channel,
                                                  RequestRecord record) {
-  check_capacity();
   auto session = std::make_shared<Session>(next_session_++, host_, std::move(channel), std::move(record));
   if (const double asked = asked_timeout(request); asked > 0) {
     session->set_timeout(options_.timeout_seconds > 0 ? std::min(asked, options_.timeout_seconds) : asked);
@@ -198,7 +200,6 @@ std::shared_ptr<Exchange> Service::start_session(const Route& route, HttpRequest
 }
 
 void Service::answer_on_worker(const Route& route, HttpRequest request, ReplyChannel channel, RequestRecord record) {
-  check_capacity();
   auto answer = [this, handle = route.handle, channel = std::move(channel), record = std::move(record),
                  request = std::move(request)]() mutable {
     HttpReply reply;
