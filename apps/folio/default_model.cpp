@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Raise it with every new models/folio-tiny: it is part of the name of the unpacked directory.
-constexpr const char* kBundledName = "folio-tiny-r1";
+// Raise the number with every new models/folio-tiny. The last part is the name that the server gives to clients.
+constexpr const char* kBundledName = "r1/folio-tiny";
 constexpr uint64_t kSeed = 1;
 // Part of the directory's name: raise it when synthesize writes other bytes for the same preset and seed.
 constexpr int kRevision = 1;

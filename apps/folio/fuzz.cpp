@@ -169,7 +169,9 @@ void add_load(CLI::App& fuzz) {
       ->type_name("N")
       ->check(CLI::Range(64, 1 << 16));
   command->add_flag("--json", flags->json, "Print one JSON object");
-  command->add_option("--model", flags->model.model, "Checkpoint directory (default: the built-in model)")
+  command
+      ->add_option("--model", flags->model.model,
+                   "Checkpoint directory (default: $FOLIO_MODEL, else the built-in model)")
       ->type_name("DIR");
   command->add_option("--isa", flags->model.runner.isa, "CPU kernels, as in folio run")->type_name("NAME");
   command->callback([flags] { load(*flags); });
@@ -200,7 +202,9 @@ void add_fuzz(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(64, 1 << 16));
   command->add_flag("--json", flags->json, "Print one JSON object");
-  command->add_option("--model", flags->model.model, "Checkpoint directory (default: the built-in model)")
+  command
+      ->add_option("--model", flags->model.model,
+                   "Checkpoint directory (default: $FOLIO_MODEL, else the built-in model)")
       ->type_name("DIR");
   command->add_option("--isa", flags->model.runner.isa, "CPU kernels, as in folio run")->type_name("NAME");
   command->callback([flags] { fuzz_schedule(*flags); });

@@ -69,7 +69,9 @@ void add_validate(CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   command->add_option("--only", flags->only, "Scenarios whose name contains this")->type_name("TEXT");
   command->add_flag("--json", flags->json, "Print one JSON array");
-  command->add_option("--model", flags->model.model, "Checkpoint directory (default: the built-in model)")
+  command
+      ->add_option("--model", flags->model.model,
+                   "Checkpoint directory (default: $FOLIO_MODEL, else the built-in model)")
       ->type_name("DIR");
   command->add_option("--isa", flags->model.runner.isa, "CPU kernels, as in folio run")->type_name("NAME");
   command->add_option("--threads", flags->model.runner.threads, "CPU threads; 0: one per CPU")
