@@ -133,7 +133,10 @@ bool Grammar::accepts(std::string_view text) const {
   return automaton()->accepts(symbols);
 }
 
-size_t Grammar::size_bytes() const { return parts_->network.size_bytes(); }
+size_t Grammar::size_bytes() const {
+  const std::scoped_lock lock(parts_->mutex);
+  return parts_->network.size_bytes() + (parts_->automaton == nullptr ? 0 : parts_->automaton->size_bytes());
+}
 
 // The last used grammars, latest first.
 struct GrammarCompiler::Cache {
@@ -152,11 +155,17 @@ struct GrammarCompiler::Cache {
     if (const auto at = index.find(key); at != index.end()) return at->second->second;
     entries.emplace_front(std::move(key), grammar);
     index.emplace(entries.front().first, entries.begin());
-    if (entries.size() > capacity) {
+    while (entries.size() > capacity || (entries.size() > 1 && size_bytes() > kMaxKeptBytes)) {
       index.erase(entries.back().first);
       entries.pop_back();
     }
     return grammar;
+  }
+
+  size_t size_bytes() const {
+    size_t bytes = 0;
+    for (const auto& [key, grammar] : entries) bytes += key.size() + grammar->size_bytes();
+    return bytes;
   }
 
   size_t capacity;

@@ -52,7 +52,7 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
   // Whether `text` is complete under the grammar. Markup tokens of call blocks are read from their spelling.
   bool accepts(std::string_view text) const;
 
-  // Bytes that the compiled form holds, caches not included.
+  // Bytes that it holds now, what it keeps for its policies included.
   size_t size_bytes() const;
 
  private:
@@ -68,7 +68,10 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
 // few milliseconds for usual schemas.
 class GrammarCompiler {
  public:
-  // Reads the whole vocabulary (about 0.1 s for the published one). `eos` ends an answer. `capacity`: grammars kept.
+  static constexpr size_t kMaxKeptBytes = size_t{256} << 20;
+
+  // Reads the whole vocabulary (about 0.1 s for the published one). `eos` ends an answer. `capacity`: grammars kept,
+  // fewer where they hold more than kMaxKeptBytes together.
   explicit GrammarCompiler(const Tokenizer& tokenizer, int32_t eos, size_t capacity = 64);
   ~GrammarCompiler();
 

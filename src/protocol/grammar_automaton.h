@@ -24,7 +24,7 @@ enum class PlainText : uint8_t {
 constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
 
 struct GrammarLimits {
-  size_t states = 400'000;  // of the network, and edges and calls, each
+  size_t states = 400'000;  // and so many calls and jumps each, and four times as many edges
   int32_t depth = 256;      // rules that are open at a time, leaves not counted: what bounds the nesting of an answer
 };
 

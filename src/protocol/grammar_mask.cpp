@@ -42,6 +42,11 @@ bool MaskedAutomaton::crowded() const {
   return states_.size_bytes() > kCrowdedBytes;
 }
 
+size_t MaskedAutomaton::size_bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return states_.size_bytes() + mask_bytes_;
+}
+
 void MaskedAutomaton::mask(uint32_t state, std::span<uint64_t> bits) {
   const std::scoped_lock lock(mutex_);
   auto known = masks_.find(state);

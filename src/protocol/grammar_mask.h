@@ -56,6 +56,7 @@ class MaskedAutomaton {
   bool accepts(std::span<const uint16_t> symbols);
 
   bool crowded() const;
+  size_t size_bytes() const;
 
  private:
   TokenMask make_mask(uint32_t state);

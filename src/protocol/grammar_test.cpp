@@ -267,7 +267,10 @@ TEST_F(GrammarTest, GrammarsAreKeptByTheirText) {
   small.compile(spec("c"));
   EXPECT_NE(small.compile(spec("a")), a);
   EXPECT_NE(small.compile({.content = GrammarSpec::Content::kChoice, .choices = {"a"}}), small.compile(spec("a")));
-  EXPECT_GT(a->size_bytes(), 0u);
+  const size_t before = a->size_bytes();
+  EXPECT_GT(before, 0u);
+  mask_of(*a->make_policy(), tokenizer().vocab_size());
+  EXPECT_GT(a->size_bytes(), before);
 }
 
 TEST_F(GrammarTest, SpecsThatMakeNoSense) {
