@@ -120,9 +120,9 @@ Request RequestSource::next(Dice& dice) {
   if (dice.one_in(4)) sampling.top_k = static_cast<int32_t>(dice.roll(1, 50));
   if (dice.one_in(4)) sampling.top_p = 0.9f;
   sampling.seed = static_cast<uint64_t>(dice.roll(0, 5));
-  if (dice.one_in(8)) request.repetition_penalty = dice.one_in(2) ? 1.3f : 0.8f;
-  if (dice.one_in(8)) request.presence_penalty = 1.5f;
-  if (dice.one_in(8)) request.frequency_penalty = dice.one_in(2) ? 0.5f : -0.25f;
+  if (dice.one_in(6)) request.repetition_penalty = dice.one_in(2) ? 1.3f : 0.8f;
+  if (dice.one_in(6)) request.presence_penalty = 1.5f;
+  if (dice.one_in(6)) request.frequency_penalty = dice.one_in(2) ? 0.5f : -0.25f;
   if (dice.one_in(6)) {
     for (int64_t i = dice.roll(1, 20); i > 0; --i) {
       request.logit_bias.push_back(

@@ -91,6 +91,13 @@ class Trial {
     if (!probe_.core().scheduler().preempt_youngest()) return;
     ++met_[again ? "forced preemptions in a row" : "forced preemptions"];
     preempt_again_ = dice_.one_in(3);
+    // What was kept of it is lost.
+    if (dice_.one_in(4)) probe_.core().blocks().clear_cache();
+  }
+
+  bool follows_tokens(const RunRecord& run) const {
+    const Request& request = *probe_.sent()[static_cast<size_t>(run.id)].request;
+    return request.frequency_penalty != 0 || request.presence_penalty != 0 || request.repetition_penalty != 1;
   }
 
   void count() {
@@ -117,6 +124,7 @@ class Trial {
       if (run.plan.resume > 0 && !replays) ++met_["hits by image"];
       if (run.plan.decoder_start > 0) ++met_["decoder tails"];
       if (run.plan.known > prompt) ++met_["runs that went on after a preemption"];
+      if (run.plan.known > prompt && follows_tokens(run)) ++met_["of these, under penalties"];
       met_["hits behind a hit"] += std::ranges::any_of(run.shared, [&](const RunRecord::PageOrigin& origin) {
         return replays && replays_encoder(runs[origin.run].plan);
       });

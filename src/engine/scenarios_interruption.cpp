@@ -6,14 +6,19 @@ namespace folio {
 namespace {
 
 // A request to be interrupted and one beside it that must not notice, in an engine of the given depth whose prefills
-// take several steps. `policy`: the request has a rule that needs the host, and so never two steps in flight.
-RequestId start_pair(Scene& scene, int32_t depth, bool policy = false) {
+// take several steps. `rules`: it has rules that follow its tokens, and so never two steps in flight.
+RequestId start_pair(Scene& scene, int32_t depth, bool rules = false) {
   scene.engine_config().depth = depth;
   scene.engine_config().long_prefill_token_threshold = static_cast<int32_t>(scene.block());
   EngineProbe& engine = scene.start();
   engine.submit(scene.request(scene.prompt(2 * scene.block() + 3, 20), scene.block()));
   Request request = scene.request(scene.prompt(5 * scene.block() + 2, 21), scene.block());
-  if (policy) request.policies.push_back(std::make_shared<CountingPolicy>(1 << 30, 1 << 30));
+  if (rules) {
+    request.policies.push_back(std::make_shared<CountingPolicy>(1 << 30, 1 << 30));
+    request.sampling.temperature = 1;
+    request.repetition_penalty = 1.2f;
+    request.frequency_penalty = 0.5f;
+  }
   return engine.submit(std::move(request));
 }
 
@@ -65,10 +70,11 @@ void preempt_and_resume(Scene& scene) {
   }
 }
 
-// The state is kept, but the pages before it are not: what the request had run runs again.
+// The state is kept, but the pages before it are not: what the request had run runs again, under rules that follow its
+// tokens.
 void preempt_and_lose_pages(Scene& scene) {
   for (const int32_t depth : {1, 2}) {
-    const RequestId id = start_pair(scene, depth, depth == 2);
+    const RequestId id = start_pair(scene, depth, true);
     EngineCore& core = scene.engine().core();
     scene.step_until("decode", [&] { return scene.engine().answer(id).tokens.size() >= 3; });
     scene.step_until("preemption", [&] { return core.scheduler().preempt_youngest(); });

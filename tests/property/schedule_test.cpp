@@ -48,6 +48,7 @@ TEST(Schedule, Nano) {
                            "preempted requests resumed from their state",
                            "kept states lost",
                            "runs that went on after a preemption",
+                           "of these, under penalties",
                            "forced preemptions in a row",
                            "siblings",
                            "prompt rows",
