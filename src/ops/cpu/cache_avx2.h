@@ -25,14 +25,9 @@ inline void decode_cached(RowFormat format, const uint8_t* codes, const uint8_t*
       for (int i = 0; i < 4; ++i) store(out + d + 8 * i, w[i]);
     }
   } else if (format == RowFormat::kFp4Main) {
-    const __m256i sign = _mm256_set1_epi32(INT32_MIN);
     for (int64_t d = 0; d < dim; d += 16) {
-      const F table = mul(load(kE2M1Magnitudes), splat_e4m3(scales[d / 16]));
-      const __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + d / 2)));
-      const F even = _mm256_xor_ps(_mm256_permutevar8x32_ps(table, c),
-                                   from_bits(_mm256_and_si256(_mm256_slli_epi32(c, 28), sign)));
-      const F odd = _mm256_xor_ps(_mm256_permutevar8x32_ps(table, _mm256_srli_epi32(c, 4)),
-                                  from_bits(_mm256_and_si256(_mm256_slli_epi32(c, 24), sign)));
+      F even, odd;
+      look_up_fp4(mul(load(kE2M1Magnitudes), splat_e4m3(scales[d / 16])), codes + d / 2, even, odd);
       const F low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
       store(out + d, _mm256_permute2f128_ps(low, high, 0x20));
       store(out + d + 8, _mm256_permute2f128_ps(low, high, 0x31));
