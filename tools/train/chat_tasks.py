@@ -390,7 +390,7 @@ class ChatMaker:
             answer = definition_sentence(word, synset)
         reasons = {
             "calculator": "I use the calculator for this.",
-            "weather": f"I ask the weather tool.",
+            "weather": "I ask the weather tool.",
             "lookup": "I look the word up in the dictionary.",
         }
         return [
