@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "protocol/field_error.h"
+
 namespace folio {
 
 void add_thinking_flags(CLI::App& command, ThinkingFlags& flags) {
@@ -22,8 +24,12 @@ void add_thinking_flags(CLI::App& command, ThinkingFlags& flags) {
 
 Thinking chosen_thinking(const ThinkingFlags& flags, const Json& request) {
   Thinking thinking;
-  if (const Json* mode = request.find("thinking_mode"); mode != nullptr && mode->string() != nullptr) {
-    thinking.on = *mode->string() == "thinking";
+  if (const Json* mode = request.find("thinking_mode")) {
+    const std::string* name = mode->string();
+    if (name == nullptr || (*name != "thinking" && *name != "chat")) {
+      fail_field("thinking_mode", R"(must be "thinking" or "chat")");
+    }
+    thinking.on = *name == "thinking";
   }
   thinking = requested_thinking(request, thinking);
   if (flags.on_option->count() > 0) thinking.on = flags.on;

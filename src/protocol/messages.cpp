@@ -29,8 +29,9 @@ std::string text_of(const Json& object, const char* key, const std::string& fiel
 bool flag_of(const Json& object, const char* key, const std::string& field) {
   const Json* value = given(object, key);
   if (value == nullptr) return false;
-  if (!value->boolean()) fail_field(concat(field, ".", key), "must be true or false, not ", value->type_name());
-  return *value->boolean();
+  const auto flag = value->boolean();
+  if (!flag) fail_field(concat(field, ".", key), "must be true or false, not ", value->type_name());
+  return *flag;
 }
 
 // The URL of an image part; what it holds as base64 becomes a data: URL.
@@ -85,6 +86,7 @@ std::vector<ContentPart> parse_content(const Json* content, const std::string& f
     fail_field(field, "must be a string, null or an array of parts, not ", content->type_name());
   }
   std::vector<ContentPart> parts;
+  parts.reserve(content->array()->size());
   for (size_t i = 0; i < content->array()->size(); ++i) {
     parts.push_back(parse_part((*content->array())[i], at(field, i)));
   }
@@ -202,6 +204,7 @@ std::vector<Message> parse_messages(const Json& messages, DeveloperRole develope
   if (messages.array() == nullptr) fail_field(field, "must be an array, not ", messages.type_name());
   if (messages.array()->empty()) fail_field(field, "must not be empty");
   std::vector<Message> parsed;
+  parsed.reserve(messages.array()->size());
   for (size_t i = 0; i < messages.array()->size(); ++i) {
     parsed.push_back(parse_message((*messages.array())[i], developer, at(field, i)));
   }
