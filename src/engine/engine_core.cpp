@@ -25,9 +25,9 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineConfig& config)
       scheduler_(runner.geometry(), blocks_, config_, runner.max_model_len(), runner.config().eos_token_id,
                  runner.options().max_head_rows, runner.builder().delta_room()) {}
 
-void EngineCore::submit(RequestId id, std::shared_ptr<const Request> request) {
+void EngineCore::submit(RequestId id, const std::shared_ptr<const Request>& request) {
   check_request(*request, runner_.config());
-  scheduler_.submit(id, std::move(request));
+  scheduler_.submit(id, request);
 }
 
 bool EngineCore::step() {

@@ -22,7 +22,7 @@ class EngineCore {
   EngineCore(ModelRunner& runner, const EngineConfig& config);
 
   // Throws Error(kInvalidArgument) where check_request does.
-  void submit(RequestId id, std::shared_ptr<const Request> request);
+  void submit(RequestId id, const std::shared_ptr<const Request>& request);
   void cancel(RequestId id) { scheduler_.cancel(id); }
 
   // Schedules and runs one step, and takes back what is done. False when there was nothing to do.

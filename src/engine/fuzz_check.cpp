@@ -26,7 +26,8 @@ std::shared_ptr<TokenPolicy> fresh_policy(const Request& request, int32_t choice
 }
 
 // The rules that end an answer.
-std::function<bool(int32_t)> stop_rule(const Request& request, int32_t eos, std::shared_ptr<TokenPolicy> policy) {
+std::function<bool(int32_t)> stop_rule(const Request& request, int32_t eos,
+                                       const std::shared_ptr<TokenPolicy>& policy) {
   return [&request, eos, policy](int32_t id) {
     const bool policy_stops = policy != nullptr && policy->accept(id) == PolicyVerdict::kStop;
     return policy_stops || (id == eos && !request.ignore_eos) ||

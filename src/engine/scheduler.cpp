@@ -34,7 +34,7 @@ Scheduler::Scheduler(const Geometry& geometry, BlockManager& blocks, const Engin
       max_deltas_(max_deltas),
       tail_fits_(config.max_num_batched_tokens >= geometry.inputs().window + config.max_num_seqs) {}
 
-void Scheduler::submit(RequestId id, std::shared_ptr<const Request> request) {
+void Scheduler::submit(RequestId id, const std::shared_ptr<const Request>& request) {
   // Either all choices join or, when memory runs out, none.
   States fresh;
   for (int32_t choice = 0; choice < request->choices; ++choice) {
@@ -298,6 +298,7 @@ void Scheduler::tell_prompt_rows(const RequestState& state) {
   const Request& request = *state.request;
   const PromptRows& rows = *state.prompt_rows;
   std::vector<TokenOutput> tokens;
+  tokens.reserve(rows.logprobs.size());
   for (size_t i = 0; i < rows.logprobs.size(); ++i) {
     tokens.push_back({.id = request.prompt[i + 1],
                       .logprob = rows.logprobs[i],

@@ -51,7 +51,7 @@ class Scheduler {
             int32_t eos, int64_t max_head_rows, int64_t max_deltas);
 
   // Takes a request: one state per choice joins the queue. Requests that can never run finish at once as kRefused.
-  void submit(RequestId id, std::shared_ptr<const Request> request);
+  void submit(RequestId id, const std::shared_ptr<const Request>& request);
   // Marks all choices of a request; they finish as kAbort at the next schedule() or accept().
   void cancel(RequestId id);
   void cancel_all();

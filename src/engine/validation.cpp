@@ -62,6 +62,7 @@ void Scene::finish() {
 std::vector<int32_t> Scene::prompt(int64_t length, uint64_t number) const {
   const auto ids = static_cast<uint64_t>(solo_.runner().config().vocab_size - 6);
   std::vector<int32_t> tokens;
+  tokens.reserve(static_cast<size_t>(length));
   for (int64_t i = 0; i < length; ++i) {
     tokens.push_back(static_cast<int32_t>(3 + random_bits(number, 1, static_cast<uint64_t>(i)) % ids));
   }
