@@ -367,7 +367,6 @@ class Connection {
 int parse_http(std::string_view bytes, size_t part, const HttpLimits& limits, HttpRequest& request) {
   Parser parser;
   set_limits(parser, limits);
-  parser.eager(true);
   beast::flat_buffer buffer(limits.max_header_bytes + kReadBytes);
   std::vector<char> chunk(kReadBytes);
   bool took_header = false;
@@ -379,7 +378,10 @@ int parse_http(std::string_view bytes, size_t part, const HttpLimits& limits, Ht
     error_code error;
     const size_t used = parser.put(buffer.data(), error);
     buffer.consume(used);
-    if (parser.is_header_done() && !std::exchange(took_header, true) && !take_header(parser.get(), request)) return 400;
+    if (parser.is_header_done() && !std::exchange(took_header, true)) {
+      if (!take_header(parser.get(), request)) return 400;
+      parser.eager(true);  // only now, as a connection does: fields behind the body are not of the header
+    }
     request.body.append(chunk.data(), chunk.size() - parser.get().body().size);
     if (error == http::error::need_buffer) continue;
     if (error && error != http::error::need_more) return refusal_for(error, limits).status;

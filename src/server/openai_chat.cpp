@@ -21,7 +21,7 @@ void read_tool_choice(const Fields& fields, ChatRequest& chat) {
       chat.tool_choice.kind = ToolChoice::Kind::kRequired;
     } else if (*word != "auto") {
       fields.refuse("tool_choice", "\"none\", \"auto\", \"required\" or an object that names a function");
-    } else if (chat.tools.empty()) {
+    } else if (!fields.has("tools")) {  // an empty list is as good as none, and many clients send it
       throw ApiError(400, "`tool_choice` needs `tools`: give at least one tool.", "tool_choice");
     }
     return;

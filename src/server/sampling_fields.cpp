@@ -78,6 +78,9 @@ void read_sampling(const Fields& fields, const ServedModel& model, Request& requ
   if (const auto least = fields.integer("min_tokens", 0)) request.min_tokens = *least;
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.exact = fields.boolean("exact").value_or(false);
+  if (const Json::Array* words = fields.array("bad_words"); words != nullptr && !words->empty()) {
+    throw ApiError(501, "`bad_words` is not supported: use `logit_bias`.", "bad_words");
+  }
   read_logit_bias(fields, model.vocab_size, request);
   read_stop_ids(fields, model.vocab_size, request);
 }

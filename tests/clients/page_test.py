@@ -4,6 +4,8 @@
 """
 import argparse
 import json
+import math
+import os
 import pathlib
 import sys
 import threading
@@ -25,7 +27,16 @@ TOOLS = """[{"type": "function", "function": {"name": "get_weather", "parameters
 class PageTest(ServerTest):
     def setUp(self):
         self.browser = self.enterContext(Browser())
+        self.open()
+
+    def open(self):
+        """Opens the page. Its chats go on for as many tokens as they may, whatever the model, and take the fields of
+        `window.more`, for which the page has no switch."""
         self.browser.open(self.server.url + "/")
+        self.browser.run("""(() => { const plain = window.fetch; window.more = () => ({}); window.fetch = (path, options) => {
+            if (path !== 'v1/chat/completions') return plain(path, options);
+            const body = JSON.parse(options.body);
+            return plain(path, {...options, body: JSON.stringify({...body, ignore_eos: true, ...window.more(body)})}); }; })()""")
 
     def tearDown(self):
         self.assertEqual(self.browser.problems, self.expected_problems())
@@ -75,7 +86,7 @@ class Page(PageTest):
         # The next turn has this one in its prompt; the conversation outlives a reload.
         self.send("Another.")
         self.browser.wait("document.querySelectorAll('.message.assistant .stats').length === 2 && " + IDLE)
-        self.browser.open(self.server.url + "/")
+        self.open()
         self.browser.wait("document.querySelectorAll('.message').length === 4")
         self.browser.press("n", "KeyN", alt=True)
         self.browser.wait("document.querySelectorAll('.message').length === 0")
@@ -101,19 +112,13 @@ class Page(PageTest):
 
     def test_a_tool_call_is_shown_and_answered(self):
         self.set("thinking", False)
-        self.set("max_tokens", 300)
+        self.set("temperature", 0)
+        self.set("max_tokens", 600)
         self.set("tools", TOOLS)
-        # The page has no switch for tool_choice: the request is given one on its way.
-        self.browser.run("""(() => { const plain = window.fetch; window.fetch = (path, options) => {
-            if (path === 'v1/chat/completions') {
-              const body = JSON.parse(options.body);
-              body.tool_choice = body.messages.at(-1).role === 'tool' ? 'none' : 'required';
-              body.parallel_tool_calls = false;
-              options = {...options, body: JSON.stringify(body)};
-            }
-            return plain(path, options); }; })()""")
+        self.browser.run("""void (window.more = ({messages}) => ({
+            tool_choice: messages.at(-1).role === 'tool' ? 'none' : 'required', parallel_tool_calls: false}))""")
         self.send("Rain?")
-        self.browser.wait("document.querySelector('.results textarea')")
+        self.browser.wait("document.querySelector('.results textarea') !== null")
         self.assertIn("get_weather", self.browser.text(".call h3"))
         self.assertRegex(self.browser.text(".call pre"), r'"city": "(Bergen|Lima)"')
         self.browser.run("document.querySelector('.results textarea').focus()")
@@ -138,6 +143,7 @@ class Page(PageTest):
             thread.start()
         number = "document.querySelector('.tile[aria-label=\"{}\"] .number').textContent"
         self.browser.wait(number.format("Requests") + " === '6'")
+        self.browser.wait("/Up .* pages of 128 tokens/.test(document.querySelector('#engine-note').textContent)")
         self.browser.wait("parseFloat(" + number.format("Generation") + ") > 0")
         self.browser.wait("/[1-9]\\d* in use/.test(document.querySelector('canvas[aria-label^=\"Pages\"]').ariaLabel)")
         self.assertIn("6 in use", self.browser.run("document.querySelector('canvas[aria-label^=\"States\"]').ariaLabel"))
@@ -232,22 +238,35 @@ class Key(PageTest):
 
 
 def take_images(folder):
-    """Pictures of both views under some load."""
-    with Server("--max-model-len", 8192) as server, Browser(1280, 800) as browser:
-        stop = time.monotonic() + 45
+    """Pictures of both views, of the trained model under some load."""
+    questions = ["What is a lighthouse?", "Use the word harbour in a sentence.", "What is a synonym of quick?", "What is an island?"]
+    model = pathlib.Path(os.environ["FOLIO_SOURCE_DIR"]) / "models" / "folio-tiny"
+    with Server("--model", model, "--max-model-len", 2048, "--max-num-seqs", 24) as server, Browser(1280, 800) as browser:
+        browser.open(server.url + "/")
+        browser.wait(READY)
+        for question in questions[:2]:
+            browser.run("document.querySelector('#settings-form').elements.temperature.value = 0")
+            browser.run("document.querySelector('#prompt').focus()")
+            browser.type(question)
+            browser.press("Enter")
+            browser.wait("document.querySelector('.message.assistant:last-of-type .stats')?.textContent && " + IDLE)
+        browser.run("document.querySelector('.reasoning summary')?.click()")
+        browser.screenshot(folder / "page-chat.png")
+        stop = time.monotonic() + 70
+
         def load(seed):
             while time.monotonic() < stop:
-                words = "word " * (100 + 40 * (seed % 4))
-                server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": words}, {"role": "user", "content": str(seed)}],
-                                                     "max_tokens": 150 + 50 * (seed % 5), "ignore_eos": True, "seed": seed})
-                time.sleep(0.5 + seed % 3)
+                words = " ".join(questions * (1 + 4 * (seed % 4)))
+                server.post("/v1/chat/completions", {"messages": [{"role": "system", "content": words}, {"role": "user", "content": str(seed)}],
+                                                     "max_tokens": 200 + 100 * (seed % 5), "ignore_eos": True, "seed": seed})
+                time.sleep(1 + 2 * (seed % 3) * abs(math.sin(time.monotonic() / 9)))
+
         threads = [threading.Thread(target=load, args=(seed,)) for seed in range(14)]
-        browser.open(server.url + "/#engine")
-        browser.wait(READY)
+        browser.press("2", "Digit2", alt=True)
         for thread in threads:
             thread.start()
-            time.sleep(0.4)
-        time.sleep(30)
+            time.sleep(0.5)
+        time.sleep(52)
         browser.screenshot(folder / "page-engine.png")
         browser.colours("dark")
         time.sleep(1.5)

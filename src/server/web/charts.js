@@ -128,7 +128,8 @@ export class TimeChart {
     const x = (sample) => width * (1 - (end - sample.time) / this.span);
     const y = (value) => bottom - ((bottom - top) * value) / highest;
     this.drawGrid(context, width, { bottom, top, highest });
-    for (let s = 0; s < this.series.length; s++) {
+    // The first series on top: where the others are nothing, their lines lie on its own.
+    for (let s = this.series.length - 1; s >= 0; s--) {
       const { colour, fill } = this.series[s];
       const below = (i) => (this.stacked && s > 0 ? y(lines[i][s - 1] ?? 0) : bottom);
       const points = this.samples.map((sample, i) => (lines[i][s] === null ? null : [x(sample), y(lines[i][s]), below(i)]));

@@ -131,7 +131,7 @@ class Progress {
       stats.tokens = Math.max(stats.tokens, this.chunks);  // until the server says how many
     }
     const writing = now - (stats.first ?? now);
-    if (choice && stats.tokens > 1 && writing > 0.2) stats.rate = (stats.tokens - 1) / writing;
+    if (choice && stats.tokens > 1 && writing > 0.02) stats.rate = (stats.tokens - 1) / writing;
   }
 }
 

@@ -68,13 +68,31 @@ function takeSample(metrics, before) {
   return sample;
 }
 
+// "Up 2 h 5 min · 1,204 requests finished · pages of 128 tokens", from /debug/cache_stats; "" where the key is missing.
+async function summary() {
+  try {
+    const stats = await (await request('debug/cache_stats', { ask: false })).json();
+    const minutes = Math.floor(stats.uptime_seconds / 60);
+    const parts = [
+      minutes < 1 ? `Up ${Math.floor(stats.uptime_seconds)} s` : minutes < 60 ? `Up ${minutes} min` : `Up ${Math.floor(minutes / 60)} h ${minutes % 60} min`,
+      `${whole(stats.requests.finished)} requests finished`,
+      `pages of ${stats.pages.tokens_per_page} tokens`,
+    ];
+    if (stats.requests.preempted > 0) parts.push(`${whole(stats.requests.preempted)} preempted`);
+    if (stats.prefix_cache.replay_rows > 0) parts.push(`${whole(stats.prefix_cache.replay_rows)} rows replayed`);
+    return parts.join(' · ');
+  } catch {
+    return '';
+  }
+}
+
 async function read() {
   try {
     const metrics = parseMetrics(await (await request('metrics', { ask: false })).text());
     const sample = takeSample(metrics, samples.at(-1));
     samples = samples.filter((old) => old.time > sample.time - LONGEST_SECONDS);
     samples.push(sample);
-    byId('engine-note').textContent = samples.length < 3 ? 'Gathering …' : '';
+    if (visible) byId('engine-note').textContent = await summary();
   } catch (error) {
     byId('engine-note').textContent = `No metrics: ${error.message}`;
   }

@@ -109,14 +109,14 @@ function codeBlock({ language, lines }) {
 }
 
 // Nested lists by indentation: an item owns the deeper lines that follow it.
-function listBlock(lines) {
+function listBlock(lines, depth) {
   const first = ITEM.exec(lines[0]);
-  const depth = first[1].length;
+  const indent = first[1].length;
   const ordered = /\d/.test(first[2]);
   const items = [];
   for (const line of lines) {
     const match = ITEM.exec(line);
-    if (match && (match[1].length <= depth + 1 || items.length === 0)) {
+    if (match && (match[1].length <= indent + 1 || items.length === 0)) {
       items.push({ text: [line.slice(match[0].length)], inner: [] });
     } else if (match || FENCE.test(line) || items.at(-1).inner.length > 0) {
       items.at(-1).inner.push(line);
@@ -127,7 +127,7 @@ function listBlock(lines) {
   const list = element(ordered ? 'ol' : 'ul', ordered ? { start: Number.parseInt(first[2], 10) } : {});
   for (const { text, inner } of items) {
     const item = element('li', {}, ...inline(text.join('\n')));
-    if (inner.length > 0) item.append(...renderMarkdown(inner.map((l) => l.slice(depth + 2)).join('\n')));
+    if (inner.length > 0) item.append(...renderMarkdown(inner.map((l) => l.slice(indent + 2)).join('\n'), depth + 1));
     list.append(item);
   }
   return list;
@@ -155,17 +155,20 @@ const MAKERS = {
     const [, marks, title] = HEADING.exec(lines[0]);
     return element(`h${Math.min(6, marks.length + 2)}`, {}, ...inline(title));  // below the page's own headings
   },
-  quote: ({ lines }) =>
-    element('blockquote', {}, ...renderMarkdown(lines.map((line) => line.replace(QUOTE, '')).join('\n'))),
-  list: ({ lines }) => listBlock(lines),
+  quote: ({ lines }, depth) =>
+    element('blockquote', {}, ...renderMarkdown(lines.map((line) => line.replace(QUOTE, '')).join('\n'), depth + 1)),
+  list: ({ lines }, depth) => listBlock(lines, depth),
   table: ({ lines }) => tableBlock(lines),
   text: ({ lines }) => element('p', {}, ...inline(lines.join('\n'))),
 };
 
 const keyOf = (block) => JSON.stringify(block);
-const makeBlock = (block) => MAKERS[block.kind](block);
+// What is nested deeper is shown as it is written.
+const MOST_NESTED = 16;
+const makeBlock = (block, depth) => (depth < MOST_NESTED ? MAKERS[block.kind] : MAKERS.text)(block, depth);
 
-export const renderMarkdown = (text) => blocksOf(text).map(makeBlock);
+// The nodes of a text. `depth`: of the quotes and lists around it.
+export const renderMarkdown = (text, depth = 0) => blocksOf(text).map((block) => makeBlock(block, depth));
 
 // Shows a text that grows. Blocks that did not change keep their nodes, so selections in them last and a long answer
 // costs what its last block costs.
@@ -181,7 +184,7 @@ export class MarkdownView {
     let same = 0;
     while (same < keys.length && same < this.keys.length && keys[same] === this.keys[same]) same++;
     while (this.container.childNodes.length > same) this.container.lastChild.remove();
-    this.container.append(...blocks.slice(same).map(makeBlock));
+    this.container.append(...blocks.slice(same).map((block) => makeBlock(block, 0)));
     this.keys = keys;
   }
 }
