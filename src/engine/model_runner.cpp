@@ -7,12 +7,15 @@ namespace folio {
 namespace {
 
 // Fills in what the model decides and checks the rest.
-RunnerOptions resolved(RunnerOptions options, const Config& config) {
+RunnerOptions resolved(RunnerOptions options, const Config& config, const Topology& topology) {
   options.max_model_len = context_length(config, options.max_model_len);
   std::string reasons;
   const auto refuse = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
   if (options.max_num_seqs < 1) refuse(concat("--max-num-seqs ", options.max_num_seqs, " must be at least 1"));
   if (options.max_rows < 1) refuse(concat("--max-num-batched-tokens ", options.max_rows, " must be at least 1"));
+  if (options.num_speculative_tokens != 0) {
+    if (const auto refusal = speculation_refusal(config, topology, options.num_speculative_tokens)) refuse(*refusal);
+  }
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
   return options;
 }
@@ -33,13 +36,16 @@ int64_t context_length(const Config& config, int64_t requested) {
 }
 
 ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, std::unique_ptr<Ops> ops)
-    : options_(resolved(options, files.checkpoint.config())),
+    : options_(resolved(options, files.checkpoint.config(), make_topology(files.checkpoint.config()))),
       config_(files.checkpoint.config()),
       topology_(make_topology(config())),
-      geometry_(geometry_inputs(config(), topology_, options.block_size, options.cache_format)) {
+      geometry_(geometry_inputs(config(), topology_, options.block_size, options.cache_format,
+                                options.num_speculative_tokens)) {
   const TransformerLimits limits{.max_rows = options_.max_rows,
                                  .max_head_rows = options_.max_head_rows,
                                  .max_model_len = options_.max_model_len,
+                                 .max_drafting = options_.num_speculative_tokens > 0 ? options_.max_num_seqs : 0,
+                                 .draft_width = options_.num_speculative_tokens,
                                  .trace = options_.trace};
 
   const int64_t available = available_memory();
@@ -66,7 +72,8 @@ ModelRunner::ModelRunner(const ModelFiles& files, const RunnerOptions& options, 
                              .max_head_rows = options_.max_head_rows,
                              .max_requests = options_.max_num_seqs,
                              .max_pages = static_cast<int32_t>(geometry_.pages_for(options_.max_model_len)),
-                             .vocab = config_.vocab_size});
+                             .vocab = config_.vocab_size,
+                             .draft_width = options_.num_speculative_tokens});
   }
   transformer_ =
       std::make_unique<Transformer>(*device_, *ops_, files.checkpoint, topology_, files.compressed, geometry_, limits);
@@ -78,6 +85,8 @@ StepOutputs ModelRunner::run(const CopyPlan& copies, const Step& step, TraceSink
   run(copies);
   return transformer_->forward(step, cache_, trace);
 }
+
+DraftOutputs ModelRunner::draft(const Step& step, TraceSink* trace) { return transformer_->draft(step, cache_, trace); }
 
 void ModelRunner::run(const CopyPlan& copies) { copies.run(*ops_); }
 

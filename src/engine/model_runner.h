@@ -26,7 +26,8 @@ struct RunnerOptions {
   int32_t cached_requests = 0;  // whose pages the prefix cache may fill
   int32_t max_rows = 2048;      // of a step
   int32_t max_head_rows = 1;    // of a step
-  int64_t memory_budget = 0;    // bytes for weights, cache and activations; 0 = 0.9 of what is free
+  int32_t num_speculative_tokens = 0;  // tokens that the draft head proposes at a time; 0 = no draft head
+  int64_t memory_budget = 0;           // bytes for weights, cache and activations; 0 = 0.9 of what is free
   bool trace = false;
 };
 
@@ -61,6 +62,8 @@ class ModelRunner {
   // Runs copies, then a step.
   StepOutputs run(const CopyPlan& copies, const Step& step, TraceSink* trace = nullptr);
   void run(const CopyPlan& copies);
+  // After a step: the drafts of the requests that it names.
+  DraftOutputs draft(const Step& step, TraceSink* trace = nullptr);
 
  private:
   RunnerOptions options_;

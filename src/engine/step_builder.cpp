@@ -22,7 +22,9 @@ StepBuilder::StepBuilder(Device& device, const StepLimits& limits) : limits_(lim
     sampling_ = arena.take<SamplingParams>(limits.max_head_rows);
     rules_ = arena.take<LogitRules>(limits.max_head_rows);
     deltas_ = arena.take<LogitDelta>(delta_room());
-    bitsets_ = arena.take<uint64_t>(2 * limits.max_requests * bitset_words());
+    bitsets_ = arena.take<uint64_t>(max_bitsets() * bitset_words());
+    draft_spans_ = arena.take<RequestSpan>(limits.draft_width > 0 ? limits.max_requests : 0);
+    draft_request_ = arena.take<int32_t>(int64_t{limits.max_requests} * limits.draft_width);
     return arena.used();
   };
   memory_ = Buffer(device, lay_out(Arena()));
@@ -38,6 +40,7 @@ StepBuilder::StepBuilder(Device& device, const StepLimits& limits) : limits_(lim
              .head_in_decoder = head_in_decoder_,
              .page_tables = page_tables_,
              .page_table_stride = limits.max_pages};
+  draft_ = {.width = limits.draft_width, .spans = draft_spans_, .row_request = draft_request_};
 }
 
 void StepBuilder::clear() {
@@ -45,6 +48,7 @@ void StepBuilder::clear() {
   inputs_.num_requests = 0;
   inputs_.num_head_rows = 0;
   inputs_.num_decoder_rows = 0;
+  draft_.num_requests = 0;
   sampled_rows_ = 0;
   has_rules_ = false;
   num_deltas_ = 0;
@@ -89,8 +93,19 @@ void StepBuilder::add_sampled_row(const SamplingParams& params, bool commits) {
   const int32_t index = inputs_.num_head_rows - 1;
   sampling_[index] = params;
   rules_[index] = {.first_delta = static_cast<int32_t>(num_deltas_)};
-  if (commits) spans_[inputs_.num_requests - 1].sampled_row = index;
+  RequestSpan& span = spans_[inputs_.num_requests - 1];
+  if (commits && span.sampled_row < 0) span.sampled_row = index;
   ++sampled_rows_;
+}
+
+void StepBuilder::add_draft() {
+  const int32_t index = draft_.num_requests++;
+  FOLIO_CHECK(draft_.width > 0 && index < limits_.max_requests && inputs_.num_requests > 0);
+  RequestSpan& span = draft_spans_[index];
+  span = spans_[inputs_.num_requests - 1];
+  span.first_row = index * draft_.width;
+  span.num_rows = draft_.width;
+  std::fill_n(draft_request_ + span.first_row, draft_.width, index);
 }
 
 int64_t StepBuilder::delta_room() const {
@@ -121,7 +136,7 @@ void StepBuilder::add_penalty(LogitDelta penalty) {
 }
 
 uint64_t* StepBuilder::take_bitset() {
-  FOLIO_CHECK(num_bitsets_ < 2 * limits_.max_requests);
+  FOLIO_CHECK(num_bitsets_ < max_bitsets());
   return bitsets_ + num_bitsets_++ * bitset_words();
 }
 
@@ -158,7 +173,8 @@ Step StepBuilder::step() const {
           .lists = {.rules = has_rules_ ? rules_ : nullptr,
                     .deltas = deltas_,
                     .bitsets = bitsets_,
-                    .bitset_words = bitset_words()}};
+                    .bitset_words = bitset_words()},
+          .draft = draft_};
 }
 
 }  // namespace folio

@@ -16,6 +16,7 @@ struct StepLimits {
   int32_t max_requests = 0;
   int32_t max_pages = 0;  // of one request
   int64_t vocab = 0;
+  int32_t draft_width = 0;  // tokens that a request drafts; 0 = none
 };
 
 class StepBuilder {
@@ -24,19 +25,22 @@ class StepBuilder {
 
   // Starts over with an empty step.
   void clear();
-  // Starts the span of a request: its slot, restart and replay bounds are taken from `span`; the rows added next are
-  // its rows. `pages` must cover every position of the span.
+  // Starts the span of a request: its slot, restart, replay bounds and drafts are taken from `span`; the rows added
+  // next are its rows. `pages` must cover every position of the span.
   void add_request(const RequestSpan& span, std::span<const int32_t> pages);
   // `decoder`: the row's position is at or after the span's decoder_start.
   void add_row(RowInput input, bool image = false, bool decoder = true);
   // Sends the row added last through the head, without sampling. More than max_head_rows is a bug.
   void add_head_row();
-  // The same, sampled with `params`; `commits`: the sample becomes the slot's last token. Either all head rows of a
-  // step sample or none does.
+  // The same, sampled with `params`; `commits`: the sample becomes the slot's last token, or, in a span with drafts,
+  // may become it: those rows follow each other. Either all head rows of a step sample or none does.
   void add_sampled_row(const SamplingParams& params, bool commits = true);
 
+  // The request added last drafts when the step has been committed.
+  void add_draft();
+
   // Rules of the sampled row that was added last (ops/sample.h): biases before penalties, at most delta_room() of them
-  // in a step; one mask and one repetition penalty for each request of a step.
+  // in a step; one mask and one repetition penalty for each request of a step and for each of its drafts.
   void add_bias(LogitDelta bias);
   void add_penalty(LogitDelta penalty);
   void add_repetition_penalty(float penalty, std::span<const uint64_t> seen);
@@ -54,6 +58,7 @@ class StepBuilder {
 
  private:
   int64_t bitset_words() const { return (limits_.vocab + 63) / 64; }
+  int64_t max_bitsets() const { return 2 * int64_t{limits_.max_requests} * (1 + limits_.draft_width); }
   // The rules of the row added last.
   LogitRules& rules();
   uint64_t* take_bitset();
@@ -75,7 +80,10 @@ class StepBuilder {
   LogitRules* rules_;
   LogitDelta* deltas_;
   uint64_t* bitsets_;
+  RequestSpan* draft_spans_;
+  int32_t* draft_request_;
   StepInputs inputs_;
+  DraftInputs draft_;
   int32_t sampled_rows_ = 0;
   bool has_rules_ = false;
   int64_t num_deltas_ = 0;

@@ -32,37 +32,50 @@ void Transformer::engram(Pass& pass, int layer) {
 
 bool Transformer::block(Pass& pass, int layer) {
   const BlockWeights& weights = weights_.layers[static_cast<size_t>(layer)];
-  const int64_t s = config_.hc_mult, hidden = config_.hidden_size;
   const std::string key = concat("layers.", layer);
-  Tracer& trace = pass.trace;
-  trace.stream_means(concat("tap.", layer), pass.at->streams, pass.count, s, hidden);
-  trace.put(key + ".in_streams", pass.at->streams, {pass.count, s, hidden});
-  trace.put(key + ".in_mix", pass.at->mix, {pass.count, s});
-
-  // Attention takes its input through the mix that the site before handed on; its own `pre` is for the experts.
-  sublayer_input(pass, pass.at->mix, weights.attn_norm.get());
+  pass.trace.stream_means(concat("tap.", layer), pass.at->streams, pass.count, config_.hc_mult, config_.hidden_size);
+  begin_block(pass, weights, key);
   keys(pass, layer);
   if (pass.count == 0) return false;
-  const int64_t rows = pass.count;
-  hyper_mix(pass, weights.hc_attn, ws_.pre);
-  trace.put(key + ".attn.in", pass.at->input, {rows, hidden});
-  trace.put(key + ".hc_attn.pre", ws_.pre, {rows, s});
-  trace.put(key + ".hc_attn.post", ws_.post, {rows, s});
-  trace.put(key + ".hc_attn.comb", ws_.comb, {rows, s, s});
+  attention_mix(pass, weights, key);
   attention(pass, layer);
-  trace.put(key + ".attn.out", ws_.output, {rows, hidden});
-  expand(pass);
-  trace.put(key + ".mid_streams", pass.at->streams, {rows, s, hidden});
+  end_attention(pass, key);
+  feed_forward(pass, weights, layer, key);
+  return true;
+}
 
+// Attention takes its input through the mix that the site before handed on; its own `pre` is for the experts.
+void Transformer::begin_block(Pass& pass, const BlockWeights& weights, const std::string& key) {
+  pass.trace.put(key + ".in_streams", pass.at->streams, {pass.count, config_.hc_mult, config_.hidden_size});
+  pass.trace.put(key + ".in_mix", pass.at->mix, {pass.count, config_.hc_mult});
+  sublayer_input(pass, pass.at->mix, weights.attn_norm.get());
+}
+
+void Transformer::attention_mix(Pass& pass, const BlockWeights& weights, const std::string& key) {
+  const int64_t rows = pass.count, s = config_.hc_mult;
+  hyper_mix(pass, weights.hc_attn, ws_.pre);
+  pass.trace.put(key + ".attn.in", pass.at->input, {rows, config_.hidden_size});
+  pass.trace.put(key + ".hc_attn.pre", ws_.pre, {rows, s});
+  pass.trace.put(key + ".hc_attn.post", ws_.post, {rows, s});
+  pass.trace.put(key + ".hc_attn.comb", ws_.comb, {rows, s, s});
+}
+
+void Transformer::end_attention(Pass& pass, const std::string& key) {
+  pass.trace.put(key + ".attn.out", ws_.output, {pass.count, config_.hidden_size});
+  expand(pass);
+  pass.trace.put(key + ".mid_streams", pass.at->streams, {pass.count, config_.hc_mult, config_.hidden_size});
+}
+
+void Transformer::feed_forward(Pass& pass, const BlockWeights& weights, int layer, const std::string& key) {
+  const int64_t rows = pass.count, s = config_.hc_mult, hidden = config_.hidden_size;
   hyper_mix(pass, weights.hc_ffn, pass.at->mix);
   sublayer_input(pass, ws_.pre, weights.ffn_norm.get());
-  trace.put(key + ".ffn.in", pass.at->input, {rows, hidden});
-  moe(pass, layer);
-  trace.put(key + ".ffn.out", ws_.output, {rows, hidden});
+  pass.trace.put(key + ".ffn.in", pass.at->input, {rows, hidden});
+  moe(pass, weights.moe, layer, key);
+  pass.trace.put(key + ".ffn.out", ws_.output, {rows, hidden});
   expand(pass);
-  trace.put(key + ".streams", pass.at->streams, {rows, s, hidden});
-  trace.put(key + ".mix", pass.at->mix, {rows, s});
-  return true;
+  pass.trace.put(key + ".streams", pass.at->streams, {rows, s, hidden});
+  pass.trace.put(key + ".mix", pass.at->mix, {rows, s});
 }
 
 void Transformer::sublayer_input(Pass& pass, const float* mix, const Weight* norm_weight) {
@@ -101,8 +114,7 @@ void Transformer::expand(Pass& pass) {
                      .hidden = config_.hidden_size});
 }
 
-void Transformer::moe(Pass& pass, int layer) {
-  const MoeWeights& weights = weights_.layers[static_cast<size_t>(layer)].moe;
+void Transformer::moe(Pass& pass, const MoeWeights& weights, int layer, const std::string& key) {
   const auto k = static_cast<int32_t>(config_.experts_of(layer).per_token);
   ops_.route({.x = pass.at->input,
               .gate = weights.gate.get(),
@@ -114,8 +126,8 @@ void Transformer::moe(Pass& pass, int layer) {
               .scale = static_cast<float>(config_.routed_scaling_factor),
               .ids = ws_.expert_ids,
               .weights = ws_.expert_weights});
-  pass.trace.put(concat("layers.", layer, ".router.ids"), ws_.expert_ids, {pass.count, k});
-  pass.trace.put(concat("layers.", layer, ".router.weights"), ws_.expert_weights, {pass.count, k});
+  pass.trace.put(key + ".router.ids", ws_.expert_ids, {pass.count, k});
+  pass.trace.put(key + ".router.weights", ws_.expert_weights, {pass.count, k});
   ops_.experts({.experts = weights.experts.get(),
                 .x = pass.at->input,
                 .ids = ws_.expert_ids,

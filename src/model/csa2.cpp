@@ -15,6 +15,7 @@ void Transformer::keys(Pass& pass, int layer) {
   // From the last owner on, rows before decoder_start have nobody left to read them.
   if (layer == topology_.first_decoder_layer && in.num_decoder_rows != in.num_rows) {
     narrow(pass, ws_.decoder, in.decoder_rows, in.num_decoder_rows);
+    pass.row_buffers = &ws_.decoder;
     pass.rows.count = in.num_decoder_rows;
     pass.rows.spans = in.decoder_spans;
     pass.rows.request = in.decoder_request;
@@ -24,9 +25,8 @@ void Transformer::keys(Pass& pass, int layer) {
   }
 
   const int64_t n = pass.count;
-  ops_.quantized_linear({.weight = weights.wkv.get(), .x = pass.at->input, .rows = n, .out = ws_.latent});
-  norm(ws_.latent, weights.kv_norm.get(), n, ws_.latent);
-  rotate(ws_.latent, n, 1, dim, topology_[layer].ratio == 0 ? pass.at->rope_plain : pass.at->rope_scaled);
+  if (has_draft_head()) tap(pass, layer);
+  window_latent(weights, pass.at->input, n, topology_[layer].ratio == 0 ? pass.at->rope_plain : pass.at->rope_scaled);
   pass.trace.window(concat("layers.", layer, ".window"), ws_.latent, n, dim);
   ops_.encode_window({.x = ws_.latent, .rows = n, .ring = ring, .out = ws_.window_rows});
 
@@ -42,6 +42,29 @@ void Transformer::keys(Pass& pass, int layer) {
   }
 }
 
+void Transformer::window_latent(const AttentionWeights& weights, const bf16* input, int64_t rows, const float* rope) {
+  ops_.quantized_linear({.weight = weights.wkv.get(), .x = input, .rows = rows, .out = ws_.latent});
+  norm(ws_.latent, weights.kv_norm.get(), rows, ws_.latent);
+  rotate(ws_.latent, rows, 1, config_.head_dim, rope);
+}
+
+void Transformer::queries(Pass& pass, const AttentionWeights& weights, const float* rope, const std::string& key) {
+  const int64_t n = pass.count;
+  ops_.quantized_linear({.weight = weights.wq_a.get(), .x = pass.at->input, .rows = n, .out = ws_.query_latent});
+  norm(ws_.query_latent, weights.q_norm.get(), n, ws_.query_latent);
+  pass.trace.put(key + ".attn.qr", ws_.query_latent, {n, config_.q_lora_rank});
+  ops_.quantized_linear({.weight = weights.wq_b.get(), .x = ws_.query_latent, .rows = n, .out = ws_.query});
+  rotate(ws_.query, n, config_.num_attention_heads, config_.head_dim, rope);
+}
+
+void Transformer::attention_output(Pass& pass, const AttentionWeights& weights, const float* rope) {
+  const int64_t n = pass.count;
+  rotate(ws_.core, n, config_.num_attention_heads, config_.head_dim, rope, true);
+  ops_.grouped_linear(
+      {.weight = weights.wo_a.get(), .groups = config_.o_groups, .x = ws_.core, .rows = n, .out = ws_.grouped});
+  ops_.quantized_linear({.weight = weights.wo_b.get(), .x = ws_.grouped, .rows = n, .out = ws_.output});
+}
+
 void Transformer::attention(Pass& pass, int layer) {
   const AttentionWeights& weights = weights_.layers[static_cast<size_t>(layer)].attention;
   const LayerTopology& topology = topology_[layer];
@@ -49,12 +72,7 @@ void Transformer::attention(Pass& pass, int layer) {
   const float* rope = topology.ratio == 0 ? pass.at->rope_plain : pass.at->rope_scaled;
   const RingRows& ring = pass.cache.window[static_cast<size_t>(layer)];
   const std::string key = concat("layers.", layer);
-
-  ops_.quantized_linear({.weight = weights.wq_a.get(), .x = pass.at->input, .rows = n, .out = ws_.query_latent});
-  norm(ws_.query_latent, weights.q_norm.get(), n, ws_.query_latent);
-  pass.trace.put(key + ".attn.qr", ws_.query_latent, {n, config_.q_lora_rank});
-  ops_.quantized_linear({.weight = weights.wq_b.get(), .x = ws_.query_latent, .rows = n, .out = ws_.query});
-  rotate(ws_.query, n, heads, dim, rope);
+  queries(pass, weights, rope, key);
 
   if (topology.index_source == layer) index_select(pass, layer);
   AttendArgs args{.rows = pass.rows,
@@ -78,11 +96,7 @@ void Transformer::attention(Pass& pass, int layer) {
   ops_.attend(args);
   pass.trace.put(key + ".attn.core", ws_.core, {n, heads, dim});
   ops_.write_window({.rows = pass.rows, .encoded = ws_.window_rows, .ring = ring});
-
-  rotate(ws_.core, n, heads, dim, rope, true);
-  ops_.grouped_linear(
-      {.weight = weights.wo_a.get(), .groups = config_.o_groups, .x = ws_.core, .rows = n, .out = ws_.grouped});
-  ops_.quantized_linear({.weight = weights.wo_b.get(), .x = ws_.grouped, .rows = n, .out = ws_.output});
+  attention_output(pass, weights, rope);
 }
 
 void Transformer::compress(Pass& pass, int layer) {

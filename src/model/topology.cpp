@@ -71,4 +71,22 @@ std::optional<std::string> decoder_replay_refusal(const Config& config, const To
   return std::nullopt;
 }
 
+std::optional<std::string> speculation_refusal(const Config& config, const Topology& topology, int32_t tokens) {
+  if (config.num_nextn_predict_layers == 0) return "--speculative dspark: the model has no draft stages";
+  if (tokens < 1 || tokens > config.dspark_block_size) {
+    return concat("--num-speculative-tokens ", tokens, " must be from 1 to the model's block of ",
+                  config.dspark_block_size);
+  }
+  for (const int layer : config.dspark_target_layer_ids) {
+    if (config.engram_index(layer) >= 0) {
+      return concat("--speculative dspark: its target layer ", layer, " begins with Engram injection");
+    }
+    if (layer < topology.first_decoder_layer) {
+      return concat("--speculative dspark: its target layer ", layer, " comes before the decoder's first, ",
+                    topology.first_decoder_layer);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace folio

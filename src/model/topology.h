@@ -50,4 +50,7 @@ Topology make_topology(const Config& config);
 // Why decoder replay cannot work for a model: nothing if it can.
 std::optional<std::string> decoder_replay_refusal(const Config& config, const Topology& topology);
 
+// Why a model cannot draft `tokens` tokens at a time (spec runtime 7.1): nothing if it can.
+std::optional<std::string> speculation_refusal(const Config& config, const Topology& topology, int32_t tokens);
+
 }  // namespace folio

@@ -68,5 +68,21 @@ TEST(Topology, NamesOfKinds) {
   EXPECT_EQ(layer_kind_name(LayerKind::kReindex), "reindex");
 }
 
+TEST(Speculation, ModelsAndWidthsThatCannotDraftAreRefused) {
+  Config config = parse_config(preset_config_json("nano", false, 400), "nano");
+  const auto refusal = [&](int32_t tokens) {
+    return speculation_refusal(config, make_topology(config), tokens).value_or("");
+  };
+  for (int32_t tokens = 1; tokens <= 5; ++tokens) EXPECT_EQ(refusal(tokens), "");
+  EXPECT_EQ(refusal(0), "--num-speculative-tokens 0 must be from 1 to the model's block of 5");
+  EXPECT_EQ(refusal(6), "--num-speculative-tokens 6 must be from 1 to the model's block of 5");
+  config.dspark_target_layer_ids = {3, 5};
+  EXPECT_NE(refusal(5).find("target layer 3 begins with Engram"), std::string::npos);
+  config.dspark_target_layer_ids = {2, 5};
+  EXPECT_NE(refusal(5).find("target layer 2 comes before the decoder's first, 4"), std::string::npos);
+  config.num_nextn_predict_layers = 0;
+  EXPECT_NE(refusal(5).find("no draft stages"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace folio

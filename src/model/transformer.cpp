@@ -12,10 +12,11 @@ WorkspaceLimits workspace_limits(const Geometry& geometry, const TransformerLimi
   return {.max_rows = limits.max_rows,
           .max_head_rows = limits.max_head_rows,
           .window_row_bytes = geometry.window_rows(nullptr, 0).row_stride,
-          .trace_scores = limits.trace ? limits.max_model_len : 0};
+          .trace_scores = limits.trace ? limits.max_model_len : 0,
+          .max_draft_rows = limits.max_drafting * limits.draft_width};
 }
 
-OpsLimits ops_limits(const Config& config, const Geometry& geometry, const TransformerLimits& limits) {
+OpsLimits backbone_limits(const Config& config, const Geometry& geometry, const TransformerLimits& limits) {
   return {.max_rows = limits.max_rows,
           .max_linear_in =
               std::max({config.hidden_size, config.q_lora_rank, config.o_groups * config.o_lora_rank,
@@ -35,6 +36,20 @@ OpsLimits ops_limits(const Config& config, const Geometry& geometry, const Trans
           .vocab = config.vocab_size};
 }
 
+OpsLimits ops_limits(const Config& config, const Geometry& geometry, const TransformerLimits& limits) {
+  OpsLimits all = backbone_limits(config, geometry, limits);
+  if (limits.draft_width == 0) return all;
+  all.max_rows = std::max(all.max_rows, limits.max_drafting * limits.draft_width);
+  all.max_linear_in = std::max({all.max_linear_in, std::ssize(config.dspark_target_layer_ids) * config.hidden_size,
+                                config.hidden_size + config.dspark_markov_rank});
+  all.max_experts = std::max(all.max_experts, static_cast<int32_t>(config.dspark_n_routed_experts));
+  all.max_topk_experts = std::max(all.max_topk_experts, static_cast<int32_t>(config.dspark_num_experts_per_tok));
+  all.list_length = std::max(all.list_length, static_cast<int32_t>(config.sliding_window) + limits.draft_width);
+  all.max_drafting = limits.max_drafting;
+  all.markov_rank = config.dspark_markov_rank;
+  return all;
+}
+
 Buffer allocate_workspace(Device& device, const Config& config, const Geometry& geometry,
                           const TransformerLimits& limits) {
   return Buffer(device, workspace_bytes(config, geometry, limits));
@@ -48,10 +63,13 @@ Workspace place_workspace(Buffer& memory, const Config& config, const Geometry& 
 
 }  // namespace
 
-GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, CacheFormat format) {
+GeometryInputs geometry_inputs(const Config& config, const Topology& topology, int32_t block_size, CacheFormat format,
+                               int32_t draft_width) {
+  const int layers = draft_width > 0 ? config.total_layers() : config.num_hidden_layers;
   GeometryInputs inputs{.owners = {},
-                        .window_layers = static_cast<int32_t>(config.num_hidden_layers),
+                        .window_layers = static_cast<int32_t>(layers),
                         .window = static_cast<int32_t>(config.sliding_window),
+                        .slack = draft_width,
                         .head_dim = static_cast<int32_t>(config.head_dim),
                         .index_dim = static_cast<int32_t>(config.index_head_dim),
                         .block_size = block_size,
@@ -71,13 +89,15 @@ Transformer::Transformer(Device& device, Ops& ops, const Checkpoint& checkpoint,
     : config_(checkpoint.config()),
       topology_(topology),
       ops_(ops),
-      weights_(load_weights(ops, checkpoint, topology)),
+      weights_(load_weights(ops, checkpoint, topology, limits.draft_width > 0)),
       engram_hash_(config_, std::move(compressed)),
       plain_frequencies_(rope_frequencies(config_, false)),
       scaled_frequencies_(rope_frequencies(config_, true)),
       memory_(allocate_workspace(device, config_, geometry, limits)),
       ws_(place_workspace(memory_, config_, geometry, limits)),
       max_rows_(limits.max_rows),
+      max_drafting_(limits.max_drafting),
+      draft_width_(limits.draft_width),
       trace_scores_(limits.trace ? limits.max_model_len : 0) {
   ops_.reserve(ops_limits(config_, geometry, limits));
 }
@@ -91,12 +111,14 @@ StepOutputs Transformer::forward(const Step& step, const CacheView& cache, Trace
     if (topology_[layer].engram >= 0) engram(pass, layer);
     rows_left = block(pass, layer);
   }
+  if (has_draft_head()) write_draft_context(pass);
   const StepOutputs outputs = rows_left ? head(pass) : StepOutputs{};
   ops_.commit({.inputs = step.inputs,
                .cursors = cache.cursors,
                .cursor_stride = cache.cursor_stride,
                .compressed = config_.engram_layer_ids.empty() ? nullptr : ws_.compressed,
-               .sampled = outputs.sampled});
+               .sampled = outputs.sampled,
+               .committed = outputs.committed});
   return outputs;
 }
 
@@ -118,7 +140,7 @@ void Transformer::begin(Pass& pass) {
                    .rope_plain = ws_.all.rope_plain,
                    .rope_scaled = ws_.all.rope_scaled,
                    .rope_group = ws_.rope_group});
-  pass.at = &ws_.all;
+  pass.at = pass.row_buffers = &ws_.all;
   pass.count = in.num_rows;
   pass.rows = {.count = in.num_rows,
                .num_requests = in.num_requests,
@@ -178,12 +200,7 @@ StepOutputs Transformer::head(Pass& pass) {
   const StepInputs& in = pass.step.inputs;
   StepOutputs outputs;
   if (in.num_head_rows == 0 && !pass.trace.wants("hidden")) return outputs;
-  ops_.hyper_collapse({.streams = pass.at->streams,
-                       .mix = pass.at->mix,
-                       .rows = pass.count,
-                       .num_streams = static_cast<int32_t>(config_.hc_mult),
-                       .hidden = hidden,
-                       .out = ws_.output});
+  collapse_streams(pass);
   pass.trace.put("hidden", ws_.output, {pass.count, hidden});
   if (in.num_head_rows == 0) return outputs;
   const bf16* rows = ws_.output;
@@ -212,8 +229,20 @@ StepOutputs Transformer::head(Pass& pass) {
     outputs.sampled = ws_.sampled;
     outputs.logprobs = ws_.logprobs;
     outputs.top = ws_.top;
+    ops_.verify({.inputs = in, .ids = ws_.ids, .sampled = ws_.sampled, .committed = ws_.committed});
+    outputs.committed = ws_.committed;
   }
   return outputs;
+}
+
+// What the head sees of the streams, before its norm.
+void Transformer::collapse_streams(Pass& pass) {
+  ops_.hyper_collapse({.streams = pass.at->streams,
+                       .mix = pass.at->mix,
+                       .rows = pass.count,
+                       .num_streams = static_cast<int32_t>(config_.hc_mult),
+                       .hidden = config_.hidden_size,
+                       .out = ws_.output});
 }
 
 }  // namespace folio

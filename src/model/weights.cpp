@@ -34,6 +34,22 @@ class Loader {
     return block;
   }
 
+  DraftWeights draft() {
+    const Config& config = checkpoint_.config();
+    DraftWeights draft;
+    for (int stage = 0; stage < config.num_nextn_predict_layers; ++stage) {
+      draft.stages.push_back(block(concat("mtp.", stage), config.num_hidden_layers + stage, LayerTopology{}));
+    }
+    const std::string last = concat("mtp.", config.num_nextn_predict_layers - 1);
+    draft.main_proj = fp8("mtp.0.main_proj");
+    draft.main_norm = norm("mtp.0.main_norm");
+    draft.norm = norm(last + ".norm");
+    draft.markov_embed = bf16(last + ".markov_head.embed");
+    draft.markov_head = bf16(last + ".markov_head.head");
+    draft.confidence = bf16(last + ".confidence_head.proj");
+    return draft;
+  }
+
  private:
   WeightHandle plain(WeightKind kind, const std::string& name) {
     return ops_.prepare(kind, {.weight = checkpoint_.tensor(name), .scale = {}});
@@ -88,7 +104,7 @@ class Loader {
 
 }  // namespace
 
-ModelWeights load_weights(Ops& ops, const Checkpoint& checkpoint, const Topology& topology) {
+ModelWeights load_weights(Ops& ops, const Checkpoint& checkpoint, const Topology& topology, bool draft) {
   Loader loader(ops, checkpoint);
   ModelWeights weights;
   weights.embed = loader.bf16("embed");
@@ -97,6 +113,7 @@ ModelWeights load_weights(Ops& ops, const Checkpoint& checkpoint, const Topology
   for (int layer = 0; layer < checkpoint.config().num_hidden_layers; ++layer) {
     weights.layers.push_back(loader.block(concat("layers.", layer), layer, topology[layer]));
   }
+  if (draft) weights.draft = loader.draft();
   return weights;
 }
 

@@ -1,4 +1,5 @@
-// The prepared weights of the text backbone, one handle per published tensor or set of tensors (spec/model.md 3).
+// The prepared weights of the text backbone and of its draft head, one handle per published tensor or set of tensors
+// (spec/model.md 3).
 #pragma once
 
 #include <vector>
@@ -44,12 +45,21 @@ struct BlockWeights {
   EngramWeights engram;  // of Engram layers
 };
 
+// Embedding and head are the backbone's.
+struct DraftWeights {
+  WeightHandle main_proj, main_norm;
+  std::vector<BlockWeights> stages;
+  WeightHandle norm;
+  WeightHandle markov_embed, markov_head, confidence;
+};
+
 struct ModelWeights {
   WeightHandle embed, head, norm;
   std::vector<BlockWeights> layers;
+  DraftWeights draft;  // empty unless asked for
 };
 
-// Prepares every weight of the backbone. The checkpoint must outlive the result.
-ModelWeights load_weights(Ops& ops, const Checkpoint& checkpoint, const Topology& topology);
+// Prepares every weight of the backbone, and of the draft head if `draft`. The checkpoint must outlive the result.
+ModelWeights load_weights(Ops& ops, const Checkpoint& checkpoint, const Topology& topology, bool draft = false);
 
 }  // namespace folio

@@ -5,7 +5,8 @@
 namespace folio {
 
 Workspace::Workspace(Arena& arena, const Config& config, const WorkspaceLimits& limits) {
-  const int64_t n = limits.max_rows, streams_wide = config.hc_mult * config.hidden_size;
+  const int64_t n = std::max(limits.max_rows, limits.max_draft_rows),
+                streams_wide = config.hc_mult * config.hidden_size;
   const int64_t heads_wide = config.num_attention_heads * config.head_dim;
   const auto engram_layers = static_cast<int64_t>(config.engram_layer_ids.size());
   const int64_t columns = engram_layers > 0 ? config.engram_columns() : 0;
@@ -46,17 +47,24 @@ Workspace::Workspace(Arena& arena, const Config& config, const WorkspaceLimits& 
   candidates = arena.take<int32_t>(n * config.candidate_topk_blocks);
   index_scores = arena.take<float>(n * limits.trace_scores);
 
-  expert_ids = arena.take<int32_t>(n * config.num_experts_per_tok);
-  expert_weights = arena.take<float>(n * config.num_experts_per_tok);
+  const bool drafts = limits.max_draft_rows > 0;
+  const int64_t experts = std::max(config.num_experts_per_tok, drafts ? config.dspark_num_experts_per_tok : 0);
+  expert_ids = arena.take<int32_t>(n * experts);
+  expert_weights = arena.take<float>(n * experts);
 
   engram_input = arena.take<bf16>(n * columns * config.engram_head_dim);
   engram_kv = arena.take<bf16>(engram_layers > 0 ? n * (config.hc_mult + 1) * config.hidden_size : 0);
   engram_gate = arena.take<float>(n * config.hc_mult);
 
-  logits = arena.take<float>(limits.max_head_rows * config.vocab_size);
+  logits = arena.take<float>(std::max(limits.max_head_rows, limits.max_draft_rows) * config.vocab_size);
   sampled = arena.take<int32_t>(limits.max_head_rows);
   logprobs = arena.take<float>(limits.max_head_rows);
   top = arena.take<TopLogprob>(limits.max_head_rows * kMaxTopLogprobs);
+
+  taps = arena.take<bf16>(drafts ? n * std::ssize(config.dspark_target_layer_ids) * config.hidden_size : 0);
+  committed = arena.take<int32_t>(n);
+  draft_tokens = arena.take<int32_t>(limits.max_draft_rows);
+  confidences = arena.take<float>(limits.max_draft_rows);
 }
 
 }  // namespace folio

@@ -1,5 +1,6 @@
-// The activations of a step, laid out once at fixed addresses. n = max_rows, S = streams, D = hidden, H = heads,
-// d = head_dim; buffers of layers that never run at the same time are not shared, since they are small beside weights.
+// The activations of a step, laid out once at fixed addresses. n = rows of a step or of its draft blocks, whichever are
+// more, S = streams, D = hidden, H = heads, d = head_dim; buffers of layers that never run at the same time are not
+// shared, since they are small beside weights.
 #pragma once
 
 #include "checkpoint/config.h"
@@ -14,6 +15,7 @@ struct WorkspaceLimits {
   int64_t max_head_rows = 0;     // rows of a step that go through the head
   int64_t window_row_bytes = 0;  // of a window ring row
   int64_t trace_scores = 0;      // index scores kept per row for traces; 0 without a trace
+  int64_t max_draft_rows = 0;    // of all draft blocks together; 0 without a draft head
 };
 
 // What travels with a row from layer to layer. Three sets: all rows, those that the decoder layers run, and the head
@@ -61,10 +63,15 @@ struct Workspace {
   float* engram_gate;              // [n, S]
 
   bf16* head_input;  // [head rows, D]
-  float* logits;     // [head rows, vocab]
+  float* logits;     // [head rows or draft rows, vocab]
   int32_t* sampled;  // [head rows]
   float* logprobs;   // [head rows]
   TopLogprob* top;   // [head rows, kMaxTopLogprobs]
+
+  bf16* taps;             // [n, target layers, D] what the draft stages see of the step's rows
+  int32_t* committed;     // [requests of the step: n] rows that each commits
+  int32_t* draft_tokens;  // [max_draft_rows]
+  float* confidences;     // [max_draft_rows]
 
   // Takes every buffer from `arena`; run it on a measuring arena for the size.
   Workspace(Arena& arena, const Config& config, const WorkspaceLimits& limits);

@@ -29,11 +29,15 @@ struct WriteWindowArgs {
 // are rounded to bf16 relative to the running maximum at borders of 64 slots; fp32 ones make the denominator. The
 // window comes from the ring for positions before the step and from `encoded` for the step's own. Queries may be fewer
 // than rows: query i belongs to row query_rows[i].
+//
+// The rows of a draft block (spec 9.2) have another list: the window's positions before the block by position mod
+// window, then the whole block, no slot empty; every row of a block has the same.
 struct AttendArgs {
   Rows rows;
   bool decoder = false;                 // the span's bound on the window: decoder_start too, or window_floor alone
   const int32_t* query_rows = nullptr;  // [num_queries] ascending; null: every row
   int32_t num_queries = 0;
+  int32_t block = 0;                   // rows of a draft block, which each span is; 0: not drafting
   const bf16* query = nullptr;         // [queries, heads, dim], rotated
   const std::byte* encoded = nullptr;  // [rows, ring.row_stride]
   RingRows ring;

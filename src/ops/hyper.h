@@ -33,6 +33,16 @@ struct HyperCollapseArgs {
   bf16* out = nullptr;  // [rows, D]
 };
 
+// out = bf((sum over s of X[s]) / S), what the draft stages see of a layer's input (spec 9.1).
+struct StreamMeansArgs {
+  const bf16* streams = nullptr;  // [rows, S, D]
+  int64_t rows = 0;
+  int32_t num_streams = 0;
+  int64_t hidden = 0;
+  bf16* out = nullptr;     // row r at out + r * out_stride
+  int64_t out_stride = 0;  // elements
+};
+
 // X[j] = bf(post[j] * y + sum over i of comb[i][j] * X[i]), in place (spec 4.4).
 struct HyperExpandArgs {
   bf16* streams = nullptr;      // [rows, S, D]

@@ -47,6 +47,7 @@ std::vector<Case> expert_cases();
 std::vector<Case> attention_cases();
 std::vector<Case> index_cases();
 std::vector<Case> sample_cases();
+std::vector<Case> draft_cases();
 std::vector<Case> all_cases();
 
 // Largest of everything that the cases of a list ask for.

@@ -129,13 +129,15 @@ OpsLimits limits_of(const std::vector<Case>& cases) {
     all.index_format = std::max(all.index_format, l.index_format);
     all.max_visible = std::max(all.max_visible, l.max_visible);
     all.vocab = std::max(all.vocab, l.vocab);
+    all.max_drafting = std::max(all.max_drafting, l.max_drafting);
+    all.markov_rank = std::max(all.markov_rank, l.markov_rank);
   }
   return all;
 }
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (auto* list : {linear_cases, row_cases, expert_cases, attention_cases, index_cases, sample_cases}) {
+  for (auto* list : {linear_cases, row_cases, expert_cases, attention_cases, index_cases, sample_cases, draft_cases}) {
     for (Case& c : list()) all.push_back(std::move(c));
   }
   return all;

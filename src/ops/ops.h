@@ -10,6 +10,7 @@
 #include "ops/attention.h"
 #include "ops/compress.h"
 #include "ops/copy.h"
+#include "ops/draft.h"
 #include "ops/engram.h"
 #include "ops/hyper.h"
 #include "ops/index_select.h"
@@ -31,12 +32,14 @@ struct OpsLimits {
   int32_t max_topk_experts = 0;
   int32_t heads = 0;  // attention heads
   int32_t head_dim = 0;
-  int32_t list_length = 0;  // window + index_topk
+  int32_t list_length = 0;  // window + index_topk, or window + draft block
   int32_t index_heads = 0;
   int32_t index_dim = 0;
   RowFormat index_format = RowFormat::kFp4Index;  // kFp8Index where some plane is
   int64_t max_visible = 0;                        // compressed entries of one request
   int64_t vocab = 0;
+  int64_t max_drafting = 0;  // requests that draft together
+  int64_t markov_rank = 0;
 };
 
 class Ops {
@@ -67,6 +70,7 @@ class Ops {
   virtual void hyper_mix(const HyperMixArgs& args) = 0;
   virtual void hyper_collapse(const HyperCollapseArgs& args) = 0;
   virtual void hyper_expand(const HyperExpandArgs& args) = 0;
+  virtual void stream_means(const StreamMeansArgs& args) = 0;
   virtual void engram_gather(const EngramGatherArgs& args) = 0;
   virtual void engram_inject(const EngramInjectArgs& args) = 0;
   virtual void compress(const CompressArgs& args) = 0;
@@ -79,7 +83,10 @@ class Ops {
   virtual void route(const RouteArgs& args) = 0;
   virtual void experts(const ExpertsArgs& args) = 0;
   virtual void sample(const SampleArgs& args) = 0;
+  virtual void verify(const VerifyArgs& args) = 0;
   virtual void commit(const CommitArgs& args) = 0;
+  virtual void begin_draft(const BeginDraftArgs& args) = 0;
+  virtual void draft_heads(const DraftHeadsArgs& args) = 0;
 };
 
 // The scalar truth: every op written for reading, sums in double rounded once to fp32. Single-threaded.

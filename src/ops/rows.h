@@ -42,6 +42,10 @@ struct RequestSpan {
   int32_t window_floor = 0;
   int32_t decoder_start = 0;
   int32_t write_from = 0;
+
+  // Verification (ops/draft.h): its last num_drafts rows are drafts behind one known token.
+  int32_t num_drafts = 0;
+  int32_t forced_accepts = -1;  // for measurements: so many drafts are accepted, whatever was sampled; -1: not forced
 };
 
 // The host part of a step: shapes by value, contents in staging whose addresses never change. Immutable once enqueued.
@@ -64,6 +68,16 @@ struct StepInputs {
   const int32_t* page_tables = nullptr;        // [num_requests, page_table_stride] PAGE ids, oldest first
   int32_t page_table_stride = 0;
   const uint16_t* embeddings = nullptr;  // [any, hidden] bf16 bits; read by rows of source kEmbedding
+};
+
+// The requests of a step that draft when it has been committed, `width` rows each.
+struct DraftInputs {
+  int32_t num_requests = 0;
+  int32_t width = 0;
+  const RequestSpan* spans = nullptr;    // [num_requests] over the draft rows; slot and the bounds of the window
+  const int32_t* row_request = nullptr;  // [num_requests * width] index of the row's span
+
+  int32_t rows() const { return num_requests * width; }
 };
 
 // Cosines and sines of one rotation kind: [num_rows][pairs][2], cosine first.

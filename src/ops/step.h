@@ -45,20 +45,21 @@ struct BeginStepArgs {
   float* rope_group = nullptr;   // out, scaled frequencies at the first position of the row's group of two
 };
 
-// Makes a step's effects permanent: cursors advance by the rows of their spans, histories take the rows' compressed
-// ids, last tokens take the samples.
+// Makes a step's effects permanent: cursors advance by the committed rows of their spans, histories take those rows'
+// compressed ids, last tokens take the sample of the last of them.
 struct CommitArgs {
   StepInputs inputs;
   std::byte* cursors = nullptr;
   int64_t cursor_stride = 0;
   const int32_t* compressed = nullptr;  // [rows] from begin_step; null without Engram
   const int32_t* sampled = nullptr;     // [num_head_rows]; null when nothing was sampled
+  const int32_t* committed = nullptr;   // [num_requests] from verify; null: all rows of every span
 };
 
 // Input rows of the residual streams: the embedding of each row's id, or its row of the embedding buffer (spec 10.4).
 struct EmbedArgs {
-  const Weight* table = nullptr;  // kBf16 [vocab, hidden]
-  const RowInput* row_inputs = nullptr;
+  const Weight* table = nullptr;         // kBf16 [vocab, hidden]
+  const RowInput* row_inputs = nullptr;  // [rows]; null: every row has an id
   const int32_t* ids = nullptr;          // [rows]
   const uint16_t* embeddings = nullptr;  // bf16 bits
   int32_t rows = 0;

@@ -20,17 +20,20 @@ constexpr int64_t kLonely = 4;
 struct AttendList {
   const AttendArgs& args;
   int32_t row, request;
-  int64_t position, step_start, first;  // positions: of the row, of its request's first row, oldest in the window
+  int64_t step_start, first;  // positions: of its request's first row, oldest in the window
+  int64_t older;              // draft blocks: positions from `first` on that come behind the newer ones
   int64_t window_rows, selected_rows;
   const int32_t* selected;
   const int32_t* table;
 
   AttendList(const AttendArgs& a, int32_t r) : args(a), row(r), request(a.rows.request[r]) {
     const RequestSpan& span = a.rows.spans[request];
-    position = a.rows.position[r];
     step_start = a.rows.position[span.first_row];
-    first = std::max<int64_t>(a.rows.window_floor(request, a.decoder), position - a.window + 1);
-    window_rows = position - first + 1;
+    const int64_t newest = a.block > 0 ? step_start - 1 : a.rows.position[r];
+    first = std::max<int64_t>(a.rows.window_floor(request, a.decoder), newest - a.window + 1);
+    window_rows = newest - first + 1 + a.block;
+    // By position mod window: from the last multiple of the window on, then those before it.
+    older = a.block > 0 ? std::max<int64_t>(0, newest / a.window * a.window - first) : 0;
     selected = a.selected != nullptr ? a.selected + static_cast<int64_t>(r) * a.topk : nullptr;
     selected_rows = 0;
     if (selected != nullptr) {
@@ -46,11 +49,17 @@ struct AttendList {
     const int64_t slots = selected_rows > 0 ? args.window + selected_rows : window_rows;
     return (slots + kAttendChunk - 1) / kAttendChunk;
   }
+  // Of a slot in the window.
+  int64_t position_in(int64_t slot) const {
+    if (older == 0 || slot >= step_start - first) return first + slot;
+    const int64_t newer = step_start - first - older;
+    return slot < newer ? first + older + slot : first + slot - newer;
+  }
   // Calls entry(in_window, index) for the rows in the chunk's slots: a position, or a row of the main plane.
   template <typename Entry>
   void for_chunk(int64_t chunk, const Entry& entry) const {
     const int64_t begin = chunk * kAttendChunk, end = begin + kAttendChunk;
-    for (int64_t slot = begin; slot < std::min(end, window_rows); ++slot) entry(true, first + slot);
+    for (int64_t slot = begin; slot < std::min(end, window_rows); ++slot) entry(true, position_in(slot));
     const int64_t stop = std::min(end - args.window, selected_rows);
     for (int64_t i = std::max<int64_t>(0, begin - args.window); i < stop; ++i) entry(false, selected[i]);
   }
@@ -180,7 +189,7 @@ void CpuOps::attend_together(const AttendArgs& args, int32_t query) {
 
 void CpuOps::attend(const AttendArgs& args) {
   FOLIO_CHECK(args.dim % 32 == 0 && args.dim <= limits_.head_dim && args.heads <= limits_.heads, args.dim);
-  FOLIO_CHECK(args.window + (args.selected != nullptr ? args.topk : 0) <= limits_.list_length);
+  FOLIO_CHECK(args.window + args.block + (args.selected != nullptr ? args.topk : 0) <= limits_.list_length);
   const int64_t threads = pool_.threads();
   if (threads == 1 || args.queries() >= 2 * threads) return attend_rows(args, 1);
   if (threads <= kLonely) return attend_rows(args, std::min<int64_t>(threads, args.heads));

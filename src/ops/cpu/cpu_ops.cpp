@@ -184,6 +184,10 @@ void CpuOps::layout(Arena& arena) {
   s.list_counts = arena.take<int32_t>(chunks);
   s.router = arena.take<float>(linear_rows * l.max_experts);
   s.sample_sums = arena.take<PartSum>(kSampleRows * sample_parts(l.vocab));
+  s.markov = arena.take<bf16>(l.max_drafting * l.markov_rank);
+  s.joined = arena.take<bf16>(l.max_drafting * (l.hidden + l.markov_rank));
+  s.markov_bias = arena.take<float>(l.max_drafting * l.vocab);
+  s.confidence = arena.take<float>(l.max_drafting);
   s.threads.resize(static_cast<size_t>(pool_.threads()));
   const int64_t widest_in = std::max({l.max_linear_in, l.hidden, l.expert_inner, int64_t{l.heads} * l.head_dim});
   for (ThreadScratch& t : s.threads) {

@@ -87,6 +87,7 @@ class CpuOps final : public ReferenceOps {
   void hyper_mix(const HyperMixArgs& args) override;
   void hyper_collapse(const HyperCollapseArgs& args) override;
   void hyper_expand(const HyperExpandArgs& args) override;
+  void stream_means(const StreamMeansArgs& args) override;
   void rotate(const RotateArgs& args) override;
   void engram_gather(const EngramGatherArgs& args) override;
   void engram_inject(const EngramInjectArgs& args) override;
@@ -96,6 +97,7 @@ class CpuOps final : public ReferenceOps {
   void write_index(const WritePagedArgs& args) override;
   void compress(const CompressArgs& args) override;
   void sample(const SampleArgs& args) override;
+  void draft_heads(const DraftHeadsArgs& args) override;
 
  private:
   static constexpr int64_t kLinearRows = 512;       // rows that are packed at a time: they stay in the L3 cache
@@ -154,6 +156,10 @@ class CpuOps final : public ReferenceOps {
     int32_t* list_counts = nullptr;    // [chunks]
     float* router = nullptr;           // [kLinearRows, max_experts]
     PartSum* sample_sums = nullptr;    // [kSampleRows, sample_parts]
+    bf16* markov = nullptr;            // draft heads: [max_drafting, markov_rank]
+    bf16* joined = nullptr;            // draft heads: [max_drafting, hidden + markov_rank]
+    float* markov_bias = nullptr;      // draft heads: [max_drafting, vocab]
+    float* confidence = nullptr;       // draft heads: [max_drafting]
     std::vector<ThreadScratch> threads;
   };
 

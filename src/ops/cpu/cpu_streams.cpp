@@ -142,6 +142,19 @@ void CpuOps::hyper_collapse(const HyperCollapseArgs& args) {
   });
 }
 
+void CpuOps::stream_means(const StreamMeansArgs& args) {
+  const int64_t width = args.num_streams * args.hidden;
+  FOLIO_CHECK(args.num_streams >= 1 && args.num_streams <= kMaxStreams, args.num_streams);
+  float mix[kMaxStreams];
+  std::fill_n(mix, args.num_streams, 1 / static_cast<float>(args.num_streams));
+  pool_.parallel_for(args.rows, rows_per_task(width), [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      kernels_.collapse({bits_of(args.streams) + r * width, mix, args.num_streams, args.hidden,
+                         bits_of(args.out) + r * args.out_stride});
+    }
+  });
+}
+
 void CpuOps::hyper_expand(const HyperExpandArgs& args) {
   const int64_t s = args.num_streams, width = s * args.hidden;
   FOLIO_CHECK(s >= 1 && s <= kMaxStreams, s);

@@ -28,13 +28,20 @@ List attended(const AttendArgs& args, int32_t r) {
     decode_row(format, codes, scales, args.dim, list.rows.data() + list.rows.size() - args.dim);
     list.slots.push_back(slot);
   };
-  const int64_t first =
-      std::max<int64_t>(args.rows.window_floor(args.rows.request[r], args.decoder), position - args.window + 1);
-  for (int64_t p = first; p <= position; ++p) {
+  const int64_t newest = args.block > 0 ? step_start - 1 : position;  // that the window counts back from
+  std::vector<int64_t> positions;
+  const int64_t floor = args.rows.window_floor(args.rows.request[r], args.decoder);
+  for (int64_t p = std::max(floor, newest - args.window + 1); p <= newest; ++p) positions.push_back(p);
+  if (args.block > 0) {
+    std::ranges::sort(positions, {}, [&](int64_t p) { return p % args.window; });
+    for (int64_t i = 0; i < args.block; ++i) positions.push_back(step_start + i);
+  }
+  for (size_t slot = 0; slot < positions.size(); ++slot) {
+    const int64_t p = positions[slot];
     const RowAddress row = p >= step_start
                                ? args.ring.row_at(const_cast<std::byte*>(args.encoded), span.first_row + p - step_start)
                                : args.ring.at(span.slot, p);
-    append(args.ring.format, row.codes, row.scales, static_cast<int32_t>(p - first));
+    append(args.ring.format, row.codes, row.scales, static_cast<int32_t>(slot));
   }
   if (args.selected != nullptr) {
     const int32_t* table =

@@ -73,6 +73,18 @@ void ReferenceOps::hyper_collapse(const HyperCollapseArgs& args) {
   }
 }
 
+void ReferenceOps::stream_means(const StreamMeansArgs& args) {
+  const int32_t s = args.num_streams;
+  for (int64_t r = 0; r < args.rows; ++r) {
+    const bf16* streams = args.streams + r * s * args.hidden;
+    for (int64_t d = 0; d < args.hidden; ++d) {
+      double sum = 0;
+      for (int32_t i = 0; i < s; ++i) sum += static_cast<double>(to_float(streams[i * args.hidden + d]));
+      args.out[r * args.out_stride + d] = to_bf16(static_cast<float>(sum) / static_cast<float>(s));
+    }
+  }
+}
+
 void ReferenceOps::hyper_expand(const HyperExpandArgs& args) {
   const int32_t s = args.num_streams;
   FOLIO_CHECK(s <= kMaxStreams);

@@ -29,6 +29,7 @@ class ReferenceOps : public Ops {
   void hyper_mix(const HyperMixArgs& args) override;
   void hyper_collapse(const HyperCollapseArgs& args) override;
   void hyper_expand(const HyperExpandArgs& args) override;
+  void stream_means(const StreamMeansArgs& args) override;
   void engram_gather(const EngramGatherArgs& args) override;
   void engram_inject(const EngramInjectArgs& args) override;
   void compress(const CompressArgs& args) override;
@@ -41,7 +42,10 @@ class ReferenceOps : public Ops {
   void route(const RouteArgs& args) override;
   void experts(const ExpertsArgs& args) override;
   void sample(const SampleArgs& args) override;
+  void verify(const VerifyArgs& args) override;
   void commit(const CommitArgs& args) override;
+  void begin_draft(const BeginDraftArgs& args) override;
+  void draft_heads(const DraftHeadsArgs& args) override;
 
  private:
   std::vector<float> adjusted_, weights_;

@@ -112,7 +112,7 @@ void ReferenceOps::embed(const EmbedArgs& args) {
   const HostWeight& table = host(args.table);
   const int64_t hidden = table.in();
   for (int64_t row = 0; row < args.rows; ++row) {
-    const RowInput& input = args.row_inputs[row];
+    const RowInput input = args.row_inputs != nullptr ? args.row_inputs[row] : RowInput{};
     const void* source = input.source == RowSource::kEmbedding
                              ? static_cast<const void*>(args.embeddings + input.value * hidden)
                              : static_cast<const void*>(table.values + args.ids[row] * hidden);
@@ -136,15 +136,30 @@ void ReferenceOps::commit(const CommitArgs& args) {
   for (int32_t s = 0; s < in.num_requests; ++s) {
     const RequestSpan& span = in.spans[s];
     SlotCursor& state = cursor(args.cursors, args.cursor_stride, span.slot);
-    state.position += span.num_rows;
+    const int32_t rows = args.committed != nullptr ? args.committed[s] : span.num_rows;
+    state.position += rows;
     if (args.compressed != nullptr) {
-      // Newest first; the older part of the history shifts back by the rows of the span.
+      // Newest first; the older part of the history shifts back by the committed rows.
       for (int32_t lag = kMaxEngramHistory - 1; lag >= 0; --lag) {
-        state.history[lag] = lag < span.num_rows ? args.compressed[span.first_row + span.num_rows - 1 - lag]
-                                                 : state.history[lag - span.num_rows];
+        state.history[lag] = lag < rows ? args.compressed[span.first_row + rows - 1 - lag] : state.history[lag - rows];
       }
     }
-    if (args.sampled != nullptr && span.sampled_row >= 0) state.last_token = args.sampled[span.sampled_row];
+    if (args.sampled == nullptr || span.sampled_row < 0) continue;
+    const int32_t accepted = rows - (span.num_rows - span.num_drafts);
+    state.last_token = args.sampled[span.sampled_row + accepted];
+  }
+}
+
+void ReferenceOps::begin_draft(const BeginDraftArgs& args) {
+  const DraftInputs& in = args.inputs;
+  for (int32_t row = 0; row < in.rows(); ++row) {
+    const int32_t slot = in.spans[in.row_request[row]].slot, i = row % in.width;
+    const auto& state = *reinterpret_cast<const SlotCursor*>(args.cursors + slot * args.cursor_stride);
+    args.ids[row] = i == 0 ? state.last_token : args.noise;
+    args.positions[row] = static_cast<int32_t>(state.position) + i;
+    args.image[row] = 0;
+    rotation_row(args.positions[row], args.frequencies, args.rope_pairs,
+                 args.rope + int64_t{row} * args.rope_pairs * 2);
   }
 }
 
