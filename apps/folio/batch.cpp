@@ -211,10 +211,12 @@ class Batch {
     if (now - shown_ < 0.5) return;
     shown_ = now;
     const EngineStats stats = engine_.stats();
+    const int64_t decoded =
+        stats.decode_rows - stats.speculation.drafted_tokens() + stats.speculation.accepted_tokens();
     std::fprintf(stderr, "\r\033[Kbatch: %lld of %lld lines, %lld running, %lld waiting, %lld decoded, %.1f tok/s",
                  static_cast<long long>(totals_.taken), static_cast<long long>(totals_.lines),
                  static_cast<long long>(stats.running), static_cast<long long>(stats.waiting),
-                 static_cast<long long>(stats.decode_rows), static_cast<double>(stats.decode_rows) / (now - start_));
+                 static_cast<long long>(decoded), static_cast<double>(decoded) / (now - start_));
   }
 
   void print_summary() {
@@ -230,6 +232,9 @@ class Batch {
         static_cast<long long>(totals_.cached_tokens), static_cast<long long>(totals_.hits),
         static_cast<long long>(totals_.tokens), seconds, static_cast<double>(totals_.tokens) / seconds,
         static_cast<long long>(stats.preempted));
+    if (stats.speculation.verifications > 0) {
+      std::fprintf(stderr, "speculation: %s\n", speculation_summary(stats.speculation).c_str());
+    }
     if (!flags_.verbose) return;
     std::fprintf(stderr, "%lld steps, %.0f us of host time each; %lld prefill rows, %lld decode rows\n",
                  static_cast<long long>(stats.steps), 1e6 * stats.host_seconds_per_step(),
@@ -242,6 +247,7 @@ class Batch {
     std::fprintf(stderr, "state images: %lld kept, %lld given up; %lld of %lld preempted requests went on from one\n",
                  static_cast<long long>(stats.images_kept), static_cast<long long>(stats.images_evicted),
                  static_cast<long long>(stats.resumed), static_cast<long long>(stats.preempted));
+    std::fprintf(stderr, "%.2f s in the model, %.2f s in the draft head\n", stats.run_seconds, stats.draft_seconds);
   }
 
   const Flags& flags_;

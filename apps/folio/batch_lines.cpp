@@ -143,7 +143,8 @@ ordered_json result_line(const json& id, int32_t choice, const std::string& text
             {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
             {"cached_tokens", usage.cached_tokens},
             {"preemptions", usage.preemptions},
-            {"replay", replay_json(usage)}}}};
+            {"replay", replay_json(usage)},
+            {"speculation", speculation_json(usage)}}}};
 }
 
 ordered_json error_line(const json& id, int32_t choice, int64_t number, const std::string& message) {

@@ -9,7 +9,18 @@ namespace folio {
 namespace {
 
 Geometry make_geometry(const RunnerOptions& options, const Config& config) {
-  return Geometry(geometry_inputs(config, make_topology(config), options.block_size, options.cache_format));
+  return Geometry(geometry_inputs(config, make_topology(config), options.block_size, options.cache_format,
+                                  options.num_speculative_tokens));
+}
+
+// The mean accepted length that the flags force; 0: none.
+double forced_length(const SpeculationFlags& flags) {
+  if (*flags.acceptance_length_option && *flags.acceptance_rate_option) {
+    fail(ErrorCode::kInvalidArgument, "--spec-decode-acceptance-length and --spec-decode-acceptance-rate describe the ",
+         "same curve: set at most one");
+  }
+  if (*flags.acceptance_rate_option) return 1 + speculative_tokens(flags) * flags.acceptance_rate;
+  return *flags.acceptance_length_option ? flags.acceptance_length : 0;
 }
 
 }  // namespace
@@ -54,6 +65,43 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
           ->group(group);
   command.add_flag("--exact", flags.exact, "Answers equal those of a full prefill: no bounded replay, images instead")
       ->group(group);
+  add_speculation_flags(command, flags.speculation);
+}
+
+void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
+  const std::string group = "Speculation";
+  command
+      .add_option("--speculative,--method", flags.method,
+                  "dspark: the model's draft head proposes tokens and a step verifies them; answers stay the same, bit "
+                  "for bit")
+      ->check(CLI::IsMember({"dspark", "none"}))
+      ->group(group);
+  flags.num_tokens_option =
+      command.add_option("--num-speculative-tokens", flags.num_tokens, "Tokens that it proposes at a time, 1 to 5")
+          ->type_name("N")
+          ->group(group);
+  flags.acceptance_length_option =
+      command
+          .add_option(
+              "--spec-decode-acceptance-length", flags.acceptance_length,
+              "For measurements: so many tokens of a verification are kept on average, whatever the model says; "
+              "the text means nothing")
+          ->type_name("L")
+          ->group(group);
+  flags.acceptance_rate_option = command
+                                     .add_option("--spec-decode-acceptance-rate", flags.acceptance_rate,
+                                                 "The same as the share of the proposals that is accepted")
+                                     ->type_name("R")
+                                     ->check(CLI::Range(0.0, 1.0))
+                                     ->group(group);
+}
+
+int32_t speculative_tokens(const SpeculationFlags& flags) {
+  if (flags.method == "dspark") return flags.num_tokens;
+  if (*flags.num_tokens_option) {
+    fail(ErrorCode::kInvalidArgument, "--num-speculative-tokens needs --speculative dspark");
+  }
+  return 0;
 }
 
 EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const Config& config) {
@@ -64,7 +112,9 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
   }
   setup.runner.max_model_len = context_length(config, flags.max_model_len);
   setup.runner.max_num_seqs = flags.config.max_num_seqs;
-  setup.runner.max_head_rows = flags.config.max_num_seqs;
+  setup.runner.num_speculative_tokens = setup.engine.num_speculative_tokens = speculative_tokens(flags.speculation);
+  setup.engine.forced_acceptance_length = forced_length(flags.speculation);
+  setup.runner.max_head_rows = flags.config.max_num_seqs * (1 + setup.runner.num_speculative_tokens);
   setup.engine.max_num_batched_tokens = setup.runner.max_rows;
   setup.engine.decoder_replay = flags.decoder_replay && !flags.exact;
   // Unasked it gives way where it cannot work; asked for it is refused there, by check_setup.
@@ -74,6 +124,11 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
 }
 
 void check_setup(const EngineSetup& setup, const Config& config) {
+  // Before the layout: it has no windows for stages that are not there.
+  if (const int32_t tokens = setup.engine.num_speculative_tokens; tokens != 0) {
+    const auto refusal = speculation_refusal(config, make_topology(config), tokens);
+    if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
+  }
   resolve(setup.engine, config, make_topology(config), make_geometry(setup.runner, config));
 }
 

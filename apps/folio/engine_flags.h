@@ -2,11 +2,22 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <string>
 
 #include "engine/engine_config.h"
 #include "model_flags.h"
 
 namespace folio {
+
+struct SpeculationFlags {
+  std::string method = "none";
+  int32_t num_tokens = 5;
+  double acceptance_length = 0, acceptance_rate = 0;
+  // Given or not.
+  CLI::Option* num_tokens_option = nullptr;
+  CLI::Option* acceptance_length_option = nullptr;
+  CLI::Option* acceptance_rate_option = nullptr;
+};
 
 struct EngineFlags {
   int64_t max_model_len = 0;  // 0: the model's limit
@@ -15,11 +26,18 @@ struct EngineFlags {
   bool encoder_replay = true;
   CLI::Option* encoder_replay_option = nullptr;  // not given: on if PAGEs are long enough for it
   bool exact = false;
+  SpeculationFlags speculation;
 };
 
 // Declares --max-model-len, --max-num-seqs, --long-prefill-token-threshold, the flags of the prefix cache and of
-// bounded replay, and --exact on `command`.
+// bounded replay, --exact, and those of speculation on `command`.
 void add_engine_flags(CLI::App& command, EngineFlags& flags);
+// Those of speculation alone.
+void add_speculation_flags(CLI::App& command, SpeculationFlags& flags);
+
+// The tokens to draft that the flags ask for; 0: no speculation. Throws Error(kInvalidArgument) for flags that do not
+// go together.
+int32_t speculative_tokens(const SpeculationFlags& flags);
 
 // What an engine is made of. Changed by who knows more than the flags say, then checked.
 struct EngineSetup {

@@ -105,4 +105,10 @@ nlohmann::ordered_json replay_json(const Usage& usage) {
   return {{"decoder", decoder}, {"encoder", usage.encoder_replay}, {"plans", std::move(plans)}};
 }
 
+nlohmann::ordered_json speculation_json(const Usage& usage) {
+  return {{"drafted_tokens", usage.drafted_tokens},
+          {"accepted_tokens", usage.accepted_tokens},
+          {"forced_acceptance", usage.forced_acceptance}};
+}
+
 }  // namespace folio

@@ -31,4 +31,7 @@ void apply_generation_flags(const GenerationFlags& flags, Request& request);
 // "decoder_start", "known"}]} (docs/adr/0009).
 nlohmann::ordered_json replay_json(const Usage& usage);
 
+// What speculation did for an answer: {"drafted_tokens", "accepted_tokens", "forced_acceptance"}.
+nlohmann::ordered_json speculation_json(const Usage& usage);
+
 }  // namespace folio

@@ -68,6 +68,7 @@ struct Report {
   double load_seconds = 0;
   double prefill_seconds = 0;  // until the first token, or the end
   double decode_seconds = 0;   // from the first token to the last
+  SpeculationStats speculation;
 
   static double rate(int64_t count, double seconds) {
     return count > 0 && seconds > 0 ? static_cast<double>(count) / seconds : 0;
@@ -85,6 +86,7 @@ struct Report {
                                        {"completion_tokens", usage.completion_tokens},
                                        {"total_tokens", usage.prompt_tokens + usage.completion_tokens}}},
                                      {"replay", replay_json(usage)},
+                                     {"speculation", speculation_json(usage)},
                                      {"timings",
                                       {{"load_seconds", load_seconds},
                                        {"time_to_first_token_seconds", prefill_seconds},
@@ -102,6 +104,9 @@ struct Report {
                  load_seconds, static_cast<long long>(usage.prompt_tokens), prefill_seconds, prefill_rate(),
                  static_cast<long long>(usage.completion_tokens), decode_rate(),
                  std::string(finish_reason_name(finish)).c_str());
+    if (speculation.verifications == 0) return;
+    std::fprintf(stderr, "speculation: %s%s\n", speculation_summary(speculation).c_str(),
+                 usage.forced_acceptance ? "; acceptance was forced, the text means nothing" : "");
   }
 };
 
@@ -109,9 +114,11 @@ struct Report {
 EngineSetup setup_for(const Flags& flags, const Config& config, int64_t prompt) {
   EngineSetup setup = engine_setup(flags.model, flags.engine, config);
   RunnerOptions& runner = setup.runner;
-  runner.max_num_seqs = runner.max_head_rows = setup.engine.max_num_seqs = 1;
+  runner.max_num_seqs = setup.engine.max_num_seqs = 1;
+  runner.max_head_rows = 1 + runner.num_speculative_tokens;
   runner.max_model_len = std::min(runner.max_model_len, prompt + flags.generation.max_tokens);
-  runner.max_rows = static_cast<int32_t>(std::min<int64_t>(runner.max_rows, std::max<int64_t>(2, prompt)));
+  runner.max_rows =
+      static_cast<int32_t>(std::min<int64_t>(runner.max_rows, std::max<int64_t>(1 + runner.max_head_rows, prompt)));
   setup.engine.max_num_batched_tokens = runner.max_rows;
   if (*flags.prompt_logprobs_option) runner.max_head_rows = std::min(runner.max_rows, kMostHeadRows);
   return setup;
@@ -178,6 +185,7 @@ void run(const Flags& flags) {
   const double submitted = now_seconds();
   const RequestId id = engine.submit(request);
   follow(engine, id, *answer, progress, flags, files.tokenizer, std::ssize(prompt), report);
+  engine.drain();
 
   report.finish = answer->reason();
   report.usage = answer->usage();
@@ -189,6 +197,7 @@ void run(const Flags& flags) {
   if (report.finish == FinishReason::kError) fail(ErrorCode::kInternal, answer->message());
   report.prefill_seconds = (report.tokens.empty() ? now_seconds() : answer->first_token()) - submitted;
   report.decode_seconds = answer->last_token() - answer->first_token();
+  report.speculation = engine.stats().speculation;
   flags.json ? report.print_json() : report.print_summary();
   if (report.finish == FinishReason::kAbort) throw CLI::RuntimeError(kInterruptedStatus);
 }

@@ -209,6 +209,10 @@ void BlockManager::keep_image(RequestState& state) {
   state.rungs.passed(position);
 }
 
+bool BlockManager::wants_image(const RequestState& state, int64_t position) const {
+  return config_.prefix_cache && transfer_->keep(state.rungs, position, true);
+}
+
 void BlockManager::release(RequestState& state) {
   if (state.paused) begin_anew(state);
   if (state.slot < 0) return;

@@ -62,6 +62,9 @@ class BlockManager {
   // steps that have been enqueued and before the next, so that it does not matter how many are in flight.
   void keep_image(RequestState& state);
 
+  // Whether the state at a position of its decode, a block border, is worth an image: a step should end there.
+  bool wants_image(const RequestState& state, int64_t position) const;
+
   // Takes everything away. What is published stays findable.
   void release(RequestState& state);
   // Like release, for a request that will be admitted again. If there is room for an image of its STATE beside its own

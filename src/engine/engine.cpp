@@ -126,6 +126,8 @@ void Engine::report() {
   stats.steps = core_.stats().steps;
   stats.host_seconds = core_.stats().host_seconds;
   stats.run_seconds = core_.stats().run_seconds;
+  stats.draft_seconds = core_.stats().draft_seconds;
+  stats.speculation = scheduled.speculation;
   const std::lock_guard lock(mutex_);
   stats_ = stats;
   if (accepted_ == stats_.finished) finished_.notify_all();

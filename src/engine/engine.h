@@ -31,7 +31,9 @@ struct EngineStats {
   int64_t prefill_rows = 0, decode_rows = 0;
   int64_t steps = 0;
   double host_seconds = 0;  // of the engine in all steps, beside the model
-  double run_seconds = 0;   // of the model
+  double run_seconds = 0;   // of the model, without the draft head
+  double draft_seconds = 0;
+  SpeculationStats speculation;
   double host_seconds_per_step() const { return steps > 0 ? host_seconds / static_cast<double>(steps) : 0; }
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cache/state_transfer.h"
+#include "engine/speculation.h"
 
 namespace folio {
 
@@ -23,6 +24,13 @@ EngineConfig resolve(EngineConfig config, const Config& model, const Topology& t
   }
   if (config.state_checkpoint_interval < 0) {
     refuse(concat("--state-checkpoint-interval-tokens ", config.state_checkpoint_interval, " must be 0 or more"));
+  }
+  if (config.num_speculative_tokens != 0) {
+    if (const auto refusal = speculation_refusal(model, topology, config.num_speculative_tokens)) refuse(*refusal);
+  }
+  if (config.forced_acceptance_length != 0) {
+    const auto refusal = forced_refusal(config.forced_acceptance_length, config.num_speculative_tokens);
+    if (refusal) refuse(*refusal);
   }
   if (config.depth != 1 && config.depth != 2) refuse(concat("depth ", config.depth, " must be 1 or 2"));
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);

@@ -18,6 +18,8 @@ struct EngineConfig {
   bool decoder_replay = true;                // --[no-]decoder-swa-bounded-replay
   bool encoder_replay = true;                // --[no-]encoder-swa-bounded-replay; off: state images
   int64_t state_checkpoint_interval = 8192;  // tokens between images
+  int32_t num_speculative_tokens = 0;        // drafts of a decode step; 0: no speculation
+  double forced_acceptance_length = 0;       // for measurements: mean tokens of a verification; 0: not forced
   bool poison = false;  // for tests: pages and slots hold NaN patterns at first and from when they are free again
 };
 

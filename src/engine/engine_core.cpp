@@ -12,6 +12,10 @@ EngineConfig checked(const EngineConfig& config, ModelRunner& runner) {
       config.max_num_batched_tokens > runner.options().max_rows) {
     fail(ErrorCode::kInvalidArgument, "the model runner has room for fewer requests or rows");
   }
+  if (config.num_speculative_tokens != runner.options().num_speculative_tokens) {
+    fail(ErrorCode::kInvalidArgument, "the model runner was made for ", runner.options().num_speculative_tokens,
+         " speculative tokens, not for ", config.num_speculative_tokens);
+  }
   return resolve(config, runner.config(), runner.topology(), runner.geometry());
 }
 
@@ -31,9 +35,10 @@ void EngineCore::submit(RequestId id, const std::shared_ptr<const Request>& requ
 }
 
 bool EngineCore::step() {
-  const double begin = now_seconds(), run_before = stats_.run_seconds;
+  const auto in_model = [&] { return stats_.run_seconds + stats_.draft_seconds; };
+  const double begin = now_seconds(), before = in_model();
   const bool worked = advance();
-  stats_.host_seconds += now_seconds() - begin - (stats_.run_seconds - run_before);
+  stats_.host_seconds += now_seconds() - begin - (in_model() - before);
   return worked;
 }
 
@@ -55,13 +60,17 @@ bool EngineCore::advance() {
   const Step step = builder.step();
   HiddenRows hidden(scheduled);
   const StepOutputs outputs = run(copies, &step, hidden.wanted() ? &hidden : nullptr);
+  const DraftOutputs drafts = draft(step);
   // A device would download these behind the step; the host looks at them when the step is taken back.
-  InFlight flight{.step = std::move(scheduled), .sampled = {}, .logprobs = {}, .top = {}};
+  InFlight flight{
+      .step = std::move(scheduled), .sampled = {}, .logprobs = {}, .top = {}, .committed = {}, .drafts = {}};
   if (flight.step.head_rows > 0) {
     flight.sampled.assign(outputs.sampled, outputs.sampled + flight.step.head_rows);
     flight.logprobs.assign(outputs.logprobs, outputs.logprobs + flight.step.head_rows);
+    flight.committed.assign(outputs.committed, outputs.committed + flight.step.spans.size());
     if (flight.step.top) flight.top.assign(outputs.top, outputs.top + flight.step.head_rows * kMaxTopLogprobs);
   }
+  flight.drafts.assign(drafts.tokens, drafts.tokens + step.draft.rows());
   in_flight_.push_back(std::move(flight));
   if (std::ssize(in_flight_) >= config_.depth) accept_oldest();
   return true;
@@ -80,6 +89,13 @@ StepOutputs EngineCore::run(const CopyPlan& copies, const Step* step, TraceSink*
   return outputs;
 }
 
+DraftOutputs EngineCore::draft(const Step& step) {
+  const double begin = now_seconds();
+  const DraftOutputs outputs = runner_.draft(step);
+  stats_.draft_seconds += now_seconds() - begin;
+  return outputs;
+}
+
 void EngineCore::abort_all() {
   scheduler_.cancel_all();
   while (!empty()) step();
@@ -88,42 +104,80 @@ void EngineCore::abort_all() {
 void EngineCore::accept_oldest() {
   const InFlight done = std::move(in_flight_.front());
   in_flight_.pop_front();
-  scheduler_.accept(
-      done.step,
-      {.ids = done.sampled.data(), .logprobs = done.logprobs.data(), .top = done.step.top ? done.top.data() : nullptr});
+  scheduler_.accept(done.step, {.ids = done.sampled.data(),
+                                .logprobs = done.logprobs.data(),
+                                .top = done.step.top ? done.top.data() : nullptr,
+                                .committed = done.committed.data(),
+                                .drafts = done.drafts.data()});
 }
 
 void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
   builder.clear();
   for (const ScheduledSpan& span : step.spans) {
-    RequestState& state = *span.state;
-    RequestSpan row_span{.slot = state.slot};
-    row_span.window_floor = static_cast<int32_t>(state.window_floor);
-    row_span.decoder_start = static_cast<int32_t>(state.decoder_start);
-    row_span.write_from = static_cast<int32_t>(state.write_from);
-    if (state.restart) {
-      row_span.restart = 1;
-      row_span.start = static_cast<int32_t>(span.begin);
-      for (int64_t lag = 0; lag < std::min<int64_t>(kMaxEngramHistory, span.begin); ++lag) {
-        row_span.history[lag] = state.tokens[static_cast<size_t>(span.begin - 1 - lag)];
-      }
-      state.restart = false;
-    }
-    builder.add_request(row_span, state.pages);
-    for (int64_t p = span.begin; p < span.begin + span.rows; ++p) {
-      const RowInput input = span.decoding ? RowInput{.source = RowSource::kLastToken, .value = 0}
-                                           : RowInput{.value = state.tokens[static_cast<size_t>(p)]};
-      builder.add_row(input, false, p >= state.decoder_start);
-      const bool last = p + 1 == span.begin + span.rows;
-      if (span.samples && last) {
-        builder.add_sampled_row(state.sampling);
-        state.lists.add_to(builder, p + 1 - state.prompt_length(), runner_.config().eos_token_id, state.policy());
-      } else if (span.prompt_rows) {
-        builder.add_sampled_row({.forced = state.tokens[static_cast<size_t>(p + 1)]}, false);
-        if (state.request->logprobs > 0) builder.report_top(state.request->logprobs);
-      }
+    builder.add_request(request_span(span), span.state->pages);
+    span.state->restart = false;
+    add_rows(span, builder);
+    if (span.drafting) builder.add_draft();
+  }
+}
+
+RequestSpan EngineCore::request_span(const ScheduledSpan& span) const {
+  const RequestState& state = *span.state;
+  RequestSpan rows{.slot = state.slot};
+  rows.window_floor = static_cast<int32_t>(state.window_floor);
+  rows.decoder_start = static_cast<int32_t>(state.decoder_start);
+  rows.write_from = static_cast<int32_t>(state.write_from);
+  rows.num_drafts = span.drafts;
+  rows.forced_accepts = span.forced_accepts;
+  if (!state.restart) return rows;
+  rows.restart = 1;
+  rows.start = static_cast<int32_t>(span.begin);
+  for (int64_t lag = 0; lag < std::min<int64_t>(kMaxEngramHistory, span.begin); ++lag) {
+    rows.history[lag] = state.tokens[static_cast<size_t>(span.begin - 1 - lag)];
+  }
+  return rows;
+}
+
+void EngineCore::add_rows(const ScheduledSpan& span, StepBuilder& builder) const {
+  if (span.drafts > 0) return add_drafted_rows(span, builder);
+  const RequestState& state = *span.state;
+  for (int64_t p = span.begin; p < span.begin + span.rows; ++p) {
+    const RowInput input = span.decoding ? RowInput{.source = RowSource::kLastToken, .value = 0}
+                                         : RowInput{.value = state.tokens[static_cast<size_t>(p)]};
+    builder.add_row(input, false, p >= state.decoder_start);
+    const bool last = p + 1 == span.begin + span.rows;
+    if (span.samples && last) {
+      builder.add_sampled_row(state.sampling);
+      state.lists.add_to(builder, p + 1 - state.prompt_length(), runner_.config().eos_token_id, state.policy());
+    } else if (span.prompt_rows) {
+      builder.add_sampled_row({.forced = state.tokens[static_cast<size_t>(p + 1)]}, false);
+      if (state.request->logprobs > 0) builder.report_top(state.request->logprobs);
     }
   }
+}
+
+void EngineCore::add_drafted_rows(const ScheduledSpan& span, StepBuilder& builder) const {
+  const RequestState& state = *span.state;
+  TokenPolicy* policy = state.policy() != nullptr && state.policy()->masks() ? state.policy() : nullptr;
+  LogitLists lists = state.lists;
+  int32_t told = 0;
+  bool stopped = false;
+  for (int32_t i = 0; i <= span.drafts; ++i) {
+    int32_t id = state.tokens.back();
+    if (i > 0) {
+      id = state.drafts[static_cast<size_t>(i - 1)];
+      lists.take(id);
+      if (policy != nullptr && !stopped) {
+        stopped = policy->accept(id) == PolicyVerdict::kStop;
+        ++told;
+      }
+    }
+    builder.add_row({.value = id});
+    builder.add_sampled_row(state.sampling);
+    // Behind a draft that ends the request nothing is asked any more.
+    lists.add_to(builder, state.generated() + i, runner_.config().eos_token_id, stopped ? nullptr : policy);
+  }
+  if (told > 0) policy->rollback(told);
 }
 
 }  // namespace folio

@@ -14,7 +14,8 @@ class EngineCore {
   struct Stats {
     int64_t steps = 0;        // with rows
     double host_seconds = 0;  // in scheduling, building and taking back steps
-    double run_seconds = 0;   // in the model and the copies
+    double run_seconds = 0;   // in the model and the copies, without the draft head
+    double draft_seconds = 0;
   };
 
   // `runner` must outlive it, with room for the configuration's rows, requests and steps. Throws
@@ -42,11 +43,20 @@ class EngineCore {
     std::vector<int32_t> sampled;
     std::vector<float> logprobs;
     std::vector<TopLogprob> top;
+    std::vector<int32_t> committed;
+    std::vector<int32_t> drafts;
   };
   void build(const ScheduledStep& step, StepBuilder& builder) const;
+  // The span of a request in a step, without its rows.
+  RequestSpan request_span(const ScheduledSpan& span) const;
+  void add_rows(const ScheduledSpan& span, StepBuilder& builder) const;
+  // The last known row and the drafts behind it: each is sampled under the rules that hold if the drafts before it are
+  // accepted.
+  void add_drafted_rows(const ScheduledSpan& span, StepBuilder& builder) const;
   bool advance();
   void accept_oldest();
   StepOutputs run(const CopyPlan& copies, const Step* step, TraceSink* trace = nullptr);
+  DraftOutputs draft(const Step& step);
 
   ModelRunner& runner_;
   EngineConfig config_;

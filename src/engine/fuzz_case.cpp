@@ -29,6 +29,11 @@ FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len)
   runner.max_rows = engine.max_num_batched_tokens;
   runner.max_head_rows = static_cast<int32_t>(dice.one_in(4) ? dice.roll(engine.max_num_seqs, 20) : runner.max_rows);
   runner.max_head_rows = std::max(runner.max_head_rows, engine.max_num_seqs);
+  const bool drafts = !speculation_refusal(config, make_topology(config), 1);
+  if (drafts && !dice.one_in(3)) {
+    engine.num_speculative_tokens = static_cast<int32_t>(dice.roll(1, config.dspark_block_size));
+    runner.num_speculative_tokens = engine.num_speculative_tokens;
+  }
   engine.long_prefill_token_threshold = static_cast<int32_t>(dice.one_in(3) ? dice.roll(1, 2 * window) : 0);
   engine.mix_prefill_and_decode = !dice.one_in(3);
   engine.depth = static_cast<int32_t>(dice.roll(1, 2));
@@ -52,12 +57,17 @@ std::string describe(const FuzzCase& fuzz_case) {
                 " heads, threshold ", engine.long_prefill_token_threshold, ", depth ", engine.depth, ", mixed ",
                 engine.mix_prefill_and_decode, ", prefix cache ", engine.prefix_cache, ", decoder replay ",
                 engine.decoder_replay, ", encoder replay ", engine.encoder_replay, ", interval ",
-                engine.state_checkpoint_interval);
+                engine.state_checkpoint_interval, ", ", engine.num_speculative_tokens, " drafts");
+}
+
+PolicyVerdict CountingPolicy::accept(int32_t id) {
+  accepted_.push_back(id);
+  return std::ssize(accepted_) >= most_ || id % divisor_ == 0 ? PolicyVerdict::kStop : PolicyVerdict::kContinue;
 }
 
 bool CountingPolicy::mask(std::span<uint64_t> bits) {
-  if (!masks_ || accepted_ % 3 != 0 || accepted_ == 0) return false;
-  for (int64_t id = last_ % 3; id < std::ssize(bits) * 64; id += 3) {
+  if (!masks_ || accepted_.size() % 3 != 0 || accepted_.empty()) return false;
+  for (int64_t id = accepted_.back() % 3; id < std::ssize(bits) * 64; id += 3) {
     bits[static_cast<size_t>(id / 64)] &= ~(uint64_t{1} << (id % 64));
   }
   return true;

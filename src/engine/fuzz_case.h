@@ -48,20 +48,16 @@ class CountingPolicy final : public TokenPolicy {
  public:
   CountingPolicy(int64_t most, int32_t divisor, bool masks = false) : most_(most), divisor_(divisor), masks_(masks) {}
   bool mask(std::span<uint64_t> bits) override;
-  PolicyVerdict accept(int32_t id) override {
-    ++accepted_;
-    last_ = id;
-    return accepted_ >= most_ || id % divisor_ == 0 ? PolicyVerdict::kStop : PolicyVerdict::kContinue;
-  }
-  void rollback(int32_t count) override { accepted_ -= count; }
+  bool masks() const override { return masks_; }
+  PolicyVerdict accept(int32_t id) override;
+  void rollback(int32_t count) override { accepted_.resize(accepted_.size() - static_cast<size_t>(count)); }
   std::shared_ptr<CountingPolicy> fresh() const { return std::make_shared<CountingPolicy>(most_, divisor_, masks_); }
 
  private:
   int64_t most_;
   int32_t divisor_;
   bool masks_;
-  int64_t accepted_ = 0;
-  int32_t last_ = 0;
+  std::vector<int32_t> accepted_;
 };
 
 // Prompts that share beginnings: some grow out of a few random documents, some out of what was said before.

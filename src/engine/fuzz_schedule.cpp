@@ -108,6 +108,9 @@ class Trial {
     met_["states kept of preempted requests"] += blocks.stats().paused;
     met_["preempted requests resumed from their state"] += blocks.stats().resumed;
     met_["kept states lost"] += blocks.stats().paused_lost;
+    met_["verifications"] += stats.speculation.verifications;
+    met_["drafts accepted"] += stats.speculation.accepted_tokens();
+    met_["drafts rejected"] += stats.speculation.drafted_tokens() - stats.speculation.accepted_tokens();
     met_["aborted"] += stats.aborted;
     met_["refused"] += stats.refused;
     met_["images kept"] += blocks.images().stats().kept;

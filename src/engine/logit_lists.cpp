@@ -31,9 +31,14 @@ void LogitLists::take(int32_t id) {
   penalties_[entry->second].delta = -(request_.frequency_penalty * count + request_.presence_penalty);
 }
 
-int64_t LogitLists::deltas(int64_t index) const {
-  const int64_t bans = bans_ends(index) ? 1 + std::ssize(request_.stop_ids) : 0;
-  return std::ssize(request_.logit_bias) + bans + std::ssize(penalties_);
+int64_t LogitLists::deltas(int64_t index, int32_t drafts) const {
+  int64_t total = 0;
+  for (int32_t i = 0; i <= drafts; ++i) {
+    const int64_t bans = bans_ends(index + i) ? 1 + std::ssize(request_.stop_ids) : 0;
+    const int64_t penalties = std::ssize(penalties_) + (penalises_ ? i : 0);
+    total += std::ssize(request_.logit_bias) + bans + penalties;
+  }
+  return total;
 }
 
 void LogitLists::add_to(StepBuilder& builder, int64_t index, int32_t eos, TokenPolicy* policy) const {

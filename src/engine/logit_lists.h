@@ -19,8 +19,9 @@ class LogitLists {
   // The rules change with every token: the next row cannot be built before the last token is known.
   bool follow_tokens() const { return penalises_ || repeats_; }
 
-  // Entries of the step's list of deltas that the draw of generated token `index` takes.
-  int64_t deltas(int64_t index) const;
+  // Entries of the step's list of deltas that the draws of generated token `index` and of `drafts` tokens behind it
+  // take at most.
+  int64_t deltas(int64_t index, int32_t drafts = 0) const;
   // Adds the rules of the draw of generated token `index` to the row that the builder got last. The policy, if there is
   // one, has accepted all tokens before.
   void add_to(StepBuilder& builder, int64_t index, int32_t eos, TokenPolicy* policy) const;

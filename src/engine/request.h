@@ -42,7 +42,10 @@ struct Usage {
   int64_t cached_tokens = 0;    // of the prompt, taken from the prefix cache
   bool encoder_replay = false;  // the hit was taken by encoder replay: results are close to a cold run's, not equal
   int32_t preemptions = 0;
-  std::vector<ReplayPlan> plans;  // one for the first run and one for each after a preemption
+  int64_t drafted_tokens = 0;      // that were verified
+  int64_t accepted_tokens = 0;     // of these
+  bool forced_acceptance = false;  // drafts were accepted whatever was sampled: the text means nothing
+  std::vector<ReplayPlan> plans;   // one for the first run and one for each after a preemption
 };
 
 // A token of the output or of the prompt with its log-probability under the model's unmodified logits.

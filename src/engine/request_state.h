@@ -55,6 +55,7 @@ struct RequestState {
   int64_t computed = 0;         // positions whose rows have been enqueued
   int32_t in_flight = 0;        // samples enqueued that have not reached the host
   int32_t spans_in_flight = 0;  // scheduled spans whose step has not come back
+  std::vector<int32_t> drafts;  // proposed behind the last of `tokens`
   int64_t prompt_length() const { return std::ssize(request->prompt); }
   int64_t generated() const { return std::ssize(tokens) - prompt_length(); }
   // Rows that must run before the next sample: 1 in decode, more while the host knows tokens that have not run.

@@ -84,7 +84,10 @@ void Scheduler::erase_finished() {
 ScheduledStep Scheduler::schedule() {
   reap_cancelled();
   erase_finished();
-  for (RequestState* state : running_) blocks_.keep_image(*state);
+  for (RequestState* state : running_) {
+    // How far the state of a verification in flight has come is not known.
+    if (config_.num_speculative_tokens == 0 || state->in_flight == 0) blocks_.keep_image(*state);
+  }
   ScheduledStep step;
   int64_t budget = config_.max_num_batched_tokens;
   if (config_.mix_prefill_and_decode) {
@@ -100,40 +103,79 @@ ScheduledStep Scheduler::schedule() {
   return step;
 }
 
-bool Scheduler::reached_limit(const RequestState& state) const {
-  const int64_t sampled = state.generated() + state.in_flight;
-  return sampled >= state.request->max_tokens || std::ssize(state.tokens) + state.in_flight >= max_model_len_;
+int64_t Scheduler::tokens_left(const RequestState& state) const {
+  return std::min(state.request->max_tokens - state.generated(), max_model_len_ - std::ssize(state.tokens)) -
+         state.in_flight;
+}
+
+// Drafts pay from the second token of a step on.
+bool Scheduler::wants_drafts(const RequestState& state) const {
+  return config_.num_speculative_tokens > 0 && tokens_left(state) > 2;
+}
+
+bool Scheduler::may_decode(const RequestState& state) const {
+  if (state.status != RequestStatus::kRunning || state.cancelled) return false;
+  const bool sampled_before = state.generated() + state.in_flight > 0;
+  if (!sampled_before || state.rows_due() != 1 || tokens_left(state) <= 0) return false;
+  // How far a verification gets is known when it is back.
+  return state.in_flight == 0 || (!state.needs_host() && config_.num_speculative_tokens == 0);
 }
 
 void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
   // Preemption changes running_, so walk a copy.
   const std::vector<RequestState*> order = running_;
+  // Drafts take what is left when everybody has a row.
+  auto others = std::ranges::count_if(order, [&](const RequestState* state) { return may_decode(*state); });
   for (RequestState* state : order) {
-    if (state->status != RequestStatus::kRunning || state->cancelled || budget == 0) continue;
+    if (!may_decode(*state) || budget == 0) continue;
     if (step.head_rows == max_head_rows_) return;
-    const bool sampled_before = state->generated() + state->in_flight > 0;
-    if (!sampled_before || state->rows_due() != 1 || reached_limit(*state)) continue;
-    if (state->needs_host() && state->in_flight > 0) continue;
-    const int64_t deltas = state->lists.deltas(state->generated() + state->in_flight);
-    if (step.deltas + deltas > max_deltas_) continue;
-    if (!make_room(*state, state->computed + 1, step)) {
-      // It waits with what it has: the others end, or take it. One that has all there is never fits, which is said when
-      // it comes to the head of the queue.
-      const bool alone = running_.size() == 1 && blocks_.images().size() == 0;
-      if (alone && state->spans_in_flight == 0) preempt(*state);
-      continue;
-    }
-    step.spans.push_back(
-        {.state = state, .begin = state->computed, .rows = 1, .samples = true, .decoding = state->in_flight > 0});
-    ++step.head_rows;
-    step.deltas += deltas;
+    --others;
+    const int64_t room = std::max<int64_t>(1, std::min(budget, max_head_rows_ - step.head_rows) - others);
+    const ScheduledSpan span = decode_span(*state, step, room);
+    if (span.rows == 0) continue;
+    step.spans.push_back(span);
+    step.head_rows += span.rows;
+    step.deltas += state->lists.deltas(state->generated() + state->in_flight, span.drafts);
     step.top = step.top || state->request->logprobs > 0;
-    ++state->computed;
+    state->computed += span.rows;
     ++state->in_flight;
-    ++step.rows;
-    --budget;
-    ++stats_.decode_rows;
+    step.rows += span.rows;
+    budget -= span.rows;
+    stats_.decode_rows += span.rows;
   }
+}
+
+ScheduledSpan Scheduler::decode_span(RequestState& state, const ScheduledStep& step, int64_t room) {
+  ScheduledSpan span{.state = &state, .begin = state.computed, .samples = true, .decoding = state.in_flight > 0};
+  if (step.deltas + state.lists.deltas(state.generated() + state.in_flight) > max_deltas_) return span;
+  span.drafts = usable_drafts(state, step, room);
+  // Nobody is preempted for drafts.
+  if (span.drafts > 0 && !blocks_.grow(state, state.computed + 1 + span.drafts)) span.drafts = 0;
+  if (!make_room(state, state.computed + 1, step)) {
+    // It waits with what it has: the others end, or take it. One that has all there is never fits, which is said when
+    // it comes to the head of the queue.
+    const bool alone = running_.size() == 1 && blocks_.images().size() == 0;
+    if (alone && state.spans_in_flight == 0) preempt(state);
+    return span;
+  }
+  span.rows = 1 + span.drafts;
+  span.drafting = wants_drafts(state);
+  if (span.drafts > 0 && config_.forced_acceptance_length > 0) {
+    const auto choice = static_cast<uint64_t>(state.id * kMaxChoices + state.choice);
+    span.forced_accepts =
+        ForcedAcceptance(config_.forced_acceptance_length).accepts(choice, state.generated(), span.drafts);
+    state.usage.forced_acceptance = true;
+  }
+  return span;
+}
+
+int32_t Scheduler::usable_drafts(const RequestState& state, const ScheduledStep& step, int64_t room) const {
+  if (state.drafts.empty()) return 0;
+  int64_t drafts = std::min({std::ssize(state.drafts), tokens_left(state) - 1, room - 1});
+  const int64_t block = geometry_.inputs().block_size, border = (state.computed / block + 1) * block;
+  if (state.computed + 1 + drafts > border && blocks_.wants_image(state, border)) drafts = border - state.computed - 1;
+  const auto count = static_cast<int32_t>(drafts);
+  return step.deltas + state.lists.deltas(state.generated(), count) > max_deltas_ ? 0 : count;
 }
 
 void Scheduler::schedule_prefills(ScheduledStep& step, int64_t& budget) {
@@ -208,7 +250,12 @@ bool Scheduler::schedule_chunk(RequestState& state, ScheduledStep& step, int64_t
   const int64_t deltas = samples ? state.lists.deltas(state.generated()) : 0;
   if (step.deltas + deltas > max_deltas_) return false;
   if (!make_room(state, begin + rows, step)) return false;
-  step.spans.push_back({.state = &state, .begin = begin, .rows = rows, .samples = samples, .prompt_rows = prompt_rows});
+  step.spans.push_back({.state = &state,
+                        .begin = begin,
+                        .rows = rows,
+                        .samples = samples,
+                        .prompt_rows = prompt_rows,
+                        .drafting = samples && wants_drafts(state)});
   step.head_rows += prompt_rows ? rows : (samples ? 1 : 0);
   step.deltas += deltas;
   step.top = step.top || ((samples || prompt_rows) && state.request->logprobs > 0);
@@ -256,7 +303,9 @@ void Scheduler::reverse_running() { std::reverse(running_.begin(), running_.end(
 
 void Scheduler::accept(const ScheduledStep& step, const StepSamples& samples) {
   int64_t head = 0;
-  for (const ScheduledSpan& span : step.spans) {
+  const int32_t* drafts = samples.drafts;
+  for (size_t i = 0; i < step.spans.size(); ++i) {
+    const ScheduledSpan& span = step.spans[i];
     RequestState& state = *span.state;
     --state.spans_in_flight;
     if (span.prompt_rows) {
@@ -267,22 +316,41 @@ void Scheduler::accept(const ScheduledStep& step, const StepSamples& samples) {
     if (state.generated() == 0 && state.status == RequestStatus::kRunning && !state.cancelled) {
       state.request->sink->on_prefill(state.choice, std::min(span.begin + span.rows, state.prompt_length()));
     }
-    // Before the sample: it may end the request, whose pages are then for others.
-    if (state.status == RequestStatus::kRunning) {
-      blocks_.computed(state, span.begin + span.rows);
+    if (!span.samples) {
+      if (state.status == RequestStatus::kRunning) blocks_.computed(state, span.begin + span.rows);
+      continue;
     }
-    if (span.samples) {
-      --state.in_flight;
-      if (state.status != RequestStatus::kFinished) {
-        take_token(state, {.id = samples.ids[head],
-                           .logprob = samples.logprobs[head],
-                           .top = top_of(samples.top, head * kMaxTopLogprobs, state.request->logprobs)});
-      }
-      ++head;
-    }
+    --state.in_flight;
+    const int64_t committed = span.drafts > 0 ? samples.committed[i] : span.rows;
+    state.computed -= span.rows - committed;
+    state.drafts.clear();
+    take_samples(span, committed, samples, head);
+    head += 1 + span.drafts;
+    if (!span.drafting) continue;
+    state.drafts.assign(drafts, drafts + config_.num_speculative_tokens);
+    drafts += config_.num_speculative_tokens;
   }
   reap_cancelled();
   erase_finished();
+}
+
+// The samples of the committed rows, of which `head` is the first, one by one: any may end the request.
+void Scheduler::take_samples(const ScheduledSpan& span, int64_t committed, const StepSamples& samples, int64_t head) {
+  RequestState& state = *span.state;
+  const int64_t known = span.rows - span.drafts;  // rows up to the first that is sampled
+  if (span.drafts > 0) {
+    const auto accepted = static_cast<int32_t>(committed - known);
+    stats_.speculation.add(span.drafts, accepted);
+    state.usage.drafted_tokens += span.drafts;
+    state.usage.accepted_tokens += accepted;
+  }
+  for (int64_t row = known; row <= committed && state.status != RequestStatus::kFinished; ++row, ++head) {
+    // Before the sample: it may end the request, whose pages are then for others.
+    if (state.status == RequestStatus::kRunning) blocks_.computed(state, span.begin + row);
+    take_token(state, {.id = samples.ids[head],
+                       .logprob = samples.logprobs[head],
+                       .top = top_of(samples.top, head * kMaxTopLogprobs, state.request->logprobs)});
+  }
 }
 
 void Scheduler::take_prompt_rows(RequestState& state, const StepSamples& samples, int64_t head, int64_t count) {

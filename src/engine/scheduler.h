@@ -10,6 +10,7 @@
 
 #include "engine/block_manager.h"
 #include "engine/replay.h"
+#include "engine/speculation.h"
 
 namespace folio {
 
@@ -21,6 +22,9 @@ struct ScheduledSpan {
   bool samples = false;      // its last row is sampled
   bool prompt_rows = false;  // its other rows go through the head too, for the log-probability of the token after them
   bool decoding = false;     // one row whose id is the slot's last token
+  int32_t drafts = 0;        // its last rows, which are sampled too, as is the one before them
+  int32_t forced_accepts = -1;
+  bool drafting = false;  // drafts when the step has been committed
 };
 
 struct ScheduledStep {
@@ -31,11 +35,13 @@ struct ScheduledStep {
   bool top = false;    // a row reports its most likely ids
 };
 
-// What came of a step's head rows, in their order: per span its prompt rows if it wants them, then its sample.
+// What came of a step's head rows, in their order: per span its prompt rows if it wants them, then its samples.
 struct StepSamples {
   const int32_t* ids = nullptr;
   const float* logprobs = nullptr;
-  const TopLogprob* top = nullptr;  // [head rows, kMaxTopLogprobs]; null if no row reports any
+  const TopLogprob* top = nullptr;     // [head rows, kMaxTopLogprobs]; null if no row reports any
+  const int32_t* committed = nullptr;  // [spans] rows that were committed; read for spans with drafts
+  const int32_t* drafts = nullptr;     // [drafting spans, num_speculative_tokens]
 };
 
 class Scheduler {
@@ -44,6 +50,7 @@ class Scheduler {
     int64_t submitted = 0;
     int64_t finished = 0, preempted = 0, refused = 0, aborted = 0;
     int64_t prefill_rows = 0, decode_rows = 0;
+    SpeculationStats speculation;
   };
 
   // `config` is resolved. `eos` ends a request unless it ignores it.
@@ -82,6 +89,13 @@ class Scheduler {
   void reap_cancelled();
   void erase_finished();
   void schedule_decodes(ScheduledStep& step, int64_t& budget);
+  bool may_decode(const RequestState& state) const;
+  // The decode span of a state that may have up to `room` rows, drafts included; no rows without pages for it.
+  ScheduledSpan decode_span(RequestState& state, const ScheduledStep& step, int64_t room);
+  int32_t usable_drafts(const RequestState& state, const ScheduledStep& step, int64_t room) const;
+  // Tokens that may still come after the samples in flight.
+  int64_t tokens_left(const RequestState& state) const;
+  bool wants_drafts(const RequestState& state) const;
   void schedule_prefills(ScheduledStep& step, int64_t& budget);
   void admit_waiting(ScheduledStep& step, int64_t& budget);
   void fork_siblings(RequestState& parent);
@@ -89,9 +103,9 @@ class Scheduler {
   // Pages up to `end`, preempting younger requests that are not in `step` if need be.
   bool make_room(RequestState& state, int64_t end, const ScheduledStep& step);
   void preempt(RequestState& state);
-  bool reached_limit(const RequestState& state) const;
   void take_prompt_rows(RequestState& state, const StepSamples& samples, int64_t head, int64_t count);
   void tell_prompt_rows(const RequestState& state);
+  void take_samples(const ScheduledSpan& span, int64_t committed, const StepSamples& samples, int64_t head);
   void take_token(RequestState& state, const TokenOutput& token);
   void finish(RequestState& state, FinishReason reason, const std::string& message = "");
 

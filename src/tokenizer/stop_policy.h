@@ -17,6 +17,7 @@ class StopStringPolicy final : public TokenPolicy {
   StopStringPolicy(const Tokenizer& tokenizer, std::vector<std::string> stops);
 
   bool mask(std::span<uint64_t> bits) override;
+  bool masks() const override { return false; }
   PolicyVerdict accept(int32_t id) override;
   // Reads the tokens before anew, so it costs as much as the answer is long.
   void rollback(int32_t count) override;

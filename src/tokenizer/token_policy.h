@@ -17,6 +17,8 @@ class TokenPolicy {
   // Clears the bits of token ids that may not come next; bit i of the row is id i, all set before the call. False if
   // nothing was cleared.
   virtual bool mask(std::span<uint64_t> bits) = 0;
+  // False: mask() never clears anything, so that nobody need ask what it would say behind tokens that may not come.
+  virtual bool masks() const { return true; }
   // Takes the next token. kStop ends the request with this token as its last.
   virtual PolicyVerdict accept(int32_t id) = 0;
   // Forgets the last `count` accepted tokens.

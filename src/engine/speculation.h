@@ -1,0 +1,45 @@
+// Speculation beside the model (spec runtime 7): how many drafts were accepted, and acceptance that is forced for
+// measurements.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace folio {
+
+// Of verifications: spans that had drafts.
+struct SpeculationStats {
+  int64_t verifications = 0;
+  std::vector<int64_t> drafted, accepted;  // by position in the block, of as many as ever were
+
+  void add(int32_t drafts, int32_t accepted_drafts);
+  int64_t drafted_tokens() const;
+  int64_t accepted_tokens() const;
+  // Tokens that a verification gave on average: the accepted drafts and the one behind them; 0 without any.
+  double accepted_length() const;
+};
+
+// One line for people; empty without a verification.
+std::string speculation_summary(const SpeculationStats& stats);
+
+// Acceptance of a fixed mean, whatever the model says (spec runtime 7.6). The text that it gives means nothing.
+class ForcedAcceptance {
+ public:
+  // The mean accepted length is `length`, from 1 to tokens + 1 (forced_refusal): the first floor(length - 1) drafts are
+  // always accepted, the next one with the rest as its probability, others never.
+  explicit ForcedAcceptance(double length) : length_(length) {}
+
+  // How many of `drafts` drafts are accepted. Depends on the request and the position alone: `stream` names the choice,
+  // `index` its token.
+  int32_t accepts(uint64_t stream, int64_t index, int32_t drafts) const;
+
+ private:
+  double length_;
+};
+
+// Why acceptance cannot be forced to a mean length with that many drafts: nothing if it can.
+std::optional<std::string> forced_refusal(double length, int32_t num_speculative_tokens);
+
+}  // namespace folio
