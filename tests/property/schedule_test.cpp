@@ -4,23 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "engine/fuzz_schedule.h"
+#include "support/sanitized.h"
 #include "support/small_model.h"
 
 namespace folio {
 namespace {
 
-// Sanitizers make a schedule ten times as long.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kShare = 10;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr uint64_t kShare = 10;
-#else
-constexpr uint64_t kShare = 1;
-#endif
-#else
-constexpr uint64_t kShare = 1;
-#endif
+constexpr uint64_t kShare = test::kSanitized ? 10 : 1;
 
 FuzzReport run_seeds(const std::string& preset, const FuzzOptions& options, uint64_t first, uint64_t count) {
   const ModelFiles files = ModelFiles::open(test::small_model(preset));
@@ -50,6 +40,9 @@ TEST(Schedule, Nano) {
                            "runs that went on after a preemption",
                            "of these, under penalties",
                            "forced preemptions in a row",
+                           "verifications",
+                           "drafts accepted",
+                           "drafts rejected",
                            "siblings",
                            "prompt rows",
                            "stopped at a page border",
