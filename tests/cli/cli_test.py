@@ -43,6 +43,40 @@ class CommandLine(CommandTest):
                       ["--threads", 1], ["--threads", 3, "--max-num-batched-tokens", 64], ["--kv_cache_dtype", "bf16"]):
             self.assertEqual(self.run_json(*base, *extra)["tokens"], expected, extra)
 
+    def test_speculation_changes_no_bit(self):
+        prompt = ["--tokens", ",".join(str(3 + i * 7 % 500) for i in range(40)), "--max-tokens", 60, "--ignore-eos"]
+        for sampling in (["--temperature", 0], ["--temperature", 0.7, "--top-p", 0.9, "--seed", 4],
+                         ["--temperature", 0, "--repetition-penalty", 1.2, "--logprobs", 3]):
+            plain = self.run_json(*prompt, *sampling)
+            self.assertEqual(plain["speculation"],
+                             {"drafted_tokens": 0, "accepted_tokens": 0, "forced_acceptance": False})
+            for extra in ([], ["--num-speculative-tokens", 2], ["--kv-cache-dtype", "bf16"]):
+                drafted = self.run_json(*prompt, *sampling, "--speculative", "dspark", *extra)
+                self.assertEqual(drafted["tokens"], plain["tokens"], extra)
+                self.assertEqual(drafted.get("logprobs"), plain.get("logprobs"))
+                self.assertGreater(drafted["speculation"]["drafted_tokens"], 0)
+        summary = folio("run", "--model", self.model, *prompt, "--method", "dspark").stderr
+        self.assertIn("tokens a verification", summary)
+
+    def test_forced_acceptance(self):
+        run = ["--tokens", "5,6,7,8", "--max-tokens", 61, "--ignore-eos", "--temperature", 0, "--speculative", "dspark"]
+        for forced, accepted in ((["--spec-decode-acceptance-length", 4], 3), (["--spec-decode-acceptance-rate", 1], 5),
+                                 (["--spec-decode-acceptance-length", 1], 0)):
+            speculation = self.run_json(*run, *forced)["speculation"]
+            self.assertTrue(speculation["forced_acceptance"])
+            # The first token and those behind the last limit are not drafted for.
+            self.assertAlmostEqual(speculation["accepted_tokens"] * 5 / speculation["drafted_tokens"], accepted, delta=.5)
+
+    def test_speculation_refusals(self):
+        run = ["run", "--model", self.model, "--prompt", "a"]
+        dspark = [*run, "--speculative", "dspark"]
+        self.refused(*dspark, "--num-speculative-tokens", 6, says="--num-speculative-tokens 6 must be from 1 to")
+        self.refused(*run, "--num-speculative-tokens", 3, says="needs --speculative dspark")
+        self.refused(*run, "--spec-decode-acceptance-length", 2, says="needs --speculative dspark")
+        self.refused(*dspark, "--spec-decode-acceptance-length", 7, says="must be from 1 to 6")
+        self.refused(*dspark, "--spec-decode-acceptance-length", 2, "--spec-decode-acceptance-rate", 0.5,
+                     says="set at most one")
+
     def test_seed_decides_the_draw(self):
         draw = lambda seed: self.run_json("--prompt", "a", "--max-tokens", 24, "--temperature", 1, "--seed", seed,
                                           "--ignore-eos")["tokens"]
