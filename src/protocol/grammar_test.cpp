@@ -217,7 +217,7 @@ TEST_F(GrammarTest, LargeSchemasTakeTimeByTheirSize) {
     for (int i = 0; i < size; ++i) text += concat(",\"p", i, "\":", member(i));
     return text + "}";
   };
-  const auto start = std::chrono::steady_clock::now();
+  [[maybe_unused]] const auto start = std::chrono::steady_clock::now();
   const auto compiles = [](const std::string& text) { return schema_error(text).empty(); };
   // Products of patterns and lengths, each small in the end.
   EXPECT_FALSE(compiles(object(2000,
@@ -248,8 +248,10 @@ TEST_F(GrammarTest, LargeSchemasTakeTimeByTheirSize) {
     letters += "\":{}";
   }
   EXPECT_TRUE(compiles(letters + "}}"));
-  // About 2 s in a release build on an idle machine.
+#ifdef NDEBUG
+  // About 2 s on an idle machine.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(90));
+#endif
 }
 
 TEST_F(GrammarTest, GrammarsAreKeptByTheirText) {
