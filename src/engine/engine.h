@@ -33,6 +33,7 @@ struct EngineStats {
   double host_seconds = 0;  // of the engine in all steps, beside the model
   double run_seconds = 0;   // of the model, without the draft head
   double draft_seconds = 0;
+  int32_t num_speculative_tokens = 0;  // of the configuration
   SpeculationStats speculation;
   double host_seconds_per_step() const { return steps > 0 ? host_seconds / static_cast<double>(steps) : 0; }
 };

@@ -137,9 +137,19 @@ void print_engine(Page& page, const MetricsSources& sources) {
   page.counter("folio:step_model_seconds_total", "Time of the model.", engine.run_seconds);
   page.counter("folio:prefill_rows_total", "Rows of prompts that ran.", static_cast<double>(engine.prefill_rows));
   page.counter("folio:decode_rows_total", "Rows of answers that ran.", static_cast<double>(engine.decode_rows));
-  page.counter("vllm:spec_decode_num_drafts_total", "Drafts.", 0);
-  page.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", 0);
-  page.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", 0);
+  page.counter("folio:draft_seconds_total", "Time of the draft head.", engine.draft_seconds);
+  const SpeculationStats& speculation = engine.speculation;
+  page.counter("vllm:spec_decode_num_drafts_total", "Verifications.", static_cast<double>(speculation.verifications));
+  page.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.",
+               static_cast<double>(speculation.drafted_tokens()));
+  page.counter("vllm:spec_decode_num_accepted_tokens_total", "Of these, accepted.",
+               static_cast<double>(speculation.accepted_tokens()));
+  page.head("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens, by position in the draft.",
+            "counter");
+  for (size_t i = 0; i < speculation.accepted.size(); ++i) {
+    page.line("vllm:spec_decode_num_accepted_tokens_per_pos_total", static_cast<double>(speculation.accepted[i]),
+              concat("position=\"", i, "\""));
+  }
   page.counter("folio:parser_dropped_bytes_total", "Text between calls that nobody gets.",
                static_cast<double>(sources.server.parser_dropped_bytes));
 }
@@ -265,12 +275,18 @@ std::string cache_stats_json(const MetricsSources& sources) {
                 {"connections", sources.http.connections}});
 }
 
-std::string spec_stats_json() {
-  return dump(ReplyJson{{"enabled", false},
-                        {"drafts", 0},
-                        {"draft_tokens", 0},
-                        {"accepted_tokens", 0},
-                        {"accepted_per_position", ReplyJson::array()}});
+std::string spec_stats_json(const EngineStats& engine) {
+  const SpeculationStats& speculation = engine.speculation;
+  return dump(ReplyJson{{"enabled", engine.num_speculative_tokens > 0},
+                        {"num_speculative_tokens", engine.num_speculative_tokens},
+                        {"drafts", speculation.verifications},
+                        {"draft_tokens", speculation.drafted_tokens()},
+                        {"accepted_tokens", speculation.accepted_tokens()},
+                        {"average_tokens_per_forward", speculation.accepted_length()},
+                        {"drafted_per_position", speculation.drafted},
+                        {"accepted_per_position", speculation.accepted},
+                        {"draft_seconds", engine.draft_seconds},
+                        {"model_seconds", engine.run_seconds}});
 }
 
 }  // namespace folio

@@ -64,6 +64,6 @@ std::string metrics_text(const MetricsSources& sources);
 // The JSON of /debug/cache_stats: what the engine view of the web page polls.
 std::string cache_stats_json(const MetricsSources& sources);
 // The JSON of /debug/spec_stats.
-std::string spec_stats_json();
+std::string spec_stats_json(const EngineStats& engine);
 
 }  // namespace folio

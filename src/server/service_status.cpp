@@ -74,7 +74,7 @@ HttpReply Service::load() { return {.body = dump(ReplyJson{{"server_load", sessi
 HttpReply Service::tokenizer() { return tokenizer_info(model_); }
 HttpReply Service::models() { return list_models(model_, created_); }
 HttpReply Service::cache_stats() { return {.body = cache_stats_json(sources()), .headers = {}}; }
-HttpReply Service::spec_stats() { return {.body = spec_stats_json(), .headers = {}}; }
+HttpReply Service::spec_stats() { return {.body = spec_stats_json(backend_.stats()), .headers = {}}; }
 
 HttpReply Service::metrics() {
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text(sources()), .headers = {}};
