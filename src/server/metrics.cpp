@@ -91,6 +91,8 @@ void print_requests(Page& page, const MetricsSources& sources) {
   }
   page.counter("vllm:num_preemptions_total", "Times that a choice lost its place.",
                static_cast<double>(engine.preempted));
+  page.counter("folio:preemptions_resumed_total", "Of these, times that it went on from an image of its state.",
+               static_cast<double>(engine.resumed));
   page.counter("vllm:prompt_tokens_total", "Tokens of prompts.", static_cast<double>(server.prompt_tokens_total));
   page.counter("vllm:prompt_tokens_cached_total", "Of these, taken from the prefix cache.",
                static_cast<double>(server.cached_tokens_total));
@@ -114,6 +116,14 @@ void print_cache(Page& page, const MetricsSources& sources) {
   page.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
                static_cast<double>(engine.prefix_queried_tokens));
   page.counter("vllm:prefix_cache_hits_total", "Of these, found.", static_cast<double>(engine.prefix_hit_tokens));
+  page.counter("folio:prefix_lost_to_state_tokens_total", "Found in pages, yet computed again for want of the state.",
+               static_cast<double>(engine.prefix_matched_tokens - engine.prefix_hit_tokens));
+  page.counter("folio:prefix_evicted_blocks_total", "Published blocks that were given up for their pages.",
+               static_cast<double>(engine.prefix_evicted_blocks));
+  page.counter("folio:state_images_kept_total", "Images of STATE that were kept.",
+               static_cast<double>(engine.images_kept));
+  page.counter("folio:state_images_evicted_total", "Of these, given up for their pages.",
+               static_cast<double>(engine.images_evicted));
   for (const std::string_view name :
        {"vllm:external_prefix_cache_queries_total", "vllm:external_prefix_cache_hits_total",
         "vllm:mm_cache_queries_total", "vllm:mm_cache_hits_total"}) {
@@ -253,7 +263,8 @@ std::string cache_stats_json(const MetricsSources& sources) {
                   {"finished", engine.finished},
                   {"aborted", engine.aborted},
                   {"refused", engine.refused},
-                  {"preempted", engine.preempted}}},
+                  {"preempted", engine.preempted},
+                  {"resumed", engine.resumed}}},
                 {"pages",
                  {{"used", engine.pages_used},
                   {"cached", engine.pages_cached},
@@ -262,7 +273,11 @@ std::string cache_stats_json(const MetricsSources& sources) {
                 {"state_slots", {{"used", engine.slots_used}, {"total", engine.slots_total}}},
                 {"prefix_cache",
                  {{"queried_tokens", engine.prefix_queried_tokens},
+                  {"matched_tokens", engine.prefix_matched_tokens},
                   {"hit_tokens", engine.prefix_hit_tokens},
+                  {"evicted_blocks", engine.prefix_evicted_blocks},
+                  {"images_kept", engine.images_kept},
+                  {"images_evicted", engine.images_evicted},
                   {"approximate_tokens", server.approximate_tokens_total},
                   {"replay_rows", server.replay_rows_total}}},
                 {"tokens", {{"prompt", server.prompt_tokens_total}, {"generated", server.generation_tokens_total}}},
