@@ -68,7 +68,7 @@ class Trial {
   }
 
  private:
-  // Every place that a request can be at is drawn equally often.
+  // Every place that a request can be at is drawn equally often, but those that end with the next step come first.
   void cancel() {
     std::map<std::string, std::vector<RequestId>> places;
     for (const auto& state : probe_.core().scheduler().states()) {
@@ -78,7 +78,8 @@ class Trial {
       if (sent.sink->finished()) places["cancelled when finished"].push_back(sent.id);
     }
     if (places.empty()) return;
-    auto drawn = places.find("cancelled while preempted");  // rare: it ends with the next step
+    auto drawn = places.find("cancelled with the first token in flight");
+    if (drawn == places.end()) drawn = places.find("cancelled while preempted");
     if (drawn == places.end()) drawn = std::next(places.begin(), dice_.roll(0, std::ssize(places) - 1));
     const RequestId victim = dice_.pick(drawn->second);
     ++met_[drawn->first];
