@@ -21,7 +21,8 @@ class Browser:
         program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         if program is None:
             raise BrowserError("there is no chromium here (scripts/setup clients installs it)")
-        self.profile = tempfile.TemporaryDirectory(prefix="folio-browser-")
+        # Its helper processes write for a moment after it has ended.
+        self.profile = tempfile.TemporaryDirectory(prefix="folio-browser-", ignore_cleanup_errors=True)
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
