@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/request.h"
+#include "token_logprobs.h"
 
 namespace folio {
 
@@ -24,11 +25,11 @@ class AnswerSink final : public Sink {
 
   void on_prompt_logprobs(std::span<const TokenOutput> tokens) override {
     const std::lock_guard lock(mutex_);
-    for (const TokenOutput& token : tokens) prompt_logprobs_.push_back(kept(token));
+    for (const TokenOutput& token : tokens) prompt_logprobs_.push_back(TokenLogprob::kept(token));
   }
   void on_token(int32_t, const TokenOutput& token) override {
     const std::lock_guard lock(mutex_);
-    logprobs_.push_back(kept(token));
+    logprobs_.push_back(TokenLogprob::kept(token));
     last_token_ = now_seconds();
     if (first_token_ == 0) first_token_ = last_token_;
     news_.tokens.push_back(token.id);
@@ -59,15 +60,9 @@ class AnswerSink final : public Sink {
     return news;
   }
 
-  struct Logprob {
-    int32_t id = 0;
-    float logprob = 0;
-    std::vector<TopLogprob> top;
-  };
-
   // When it is finished.
-  const std::vector<Logprob>& logprobs() const { return logprobs_; }
-  const std::vector<Logprob>& prompt_logprobs() const { return prompt_logprobs_; }
+  const std::vector<TokenLogprob>& logprobs() const { return logprobs_; }
+  const std::vector<TokenLogprob>& prompt_logprobs() const { return prompt_logprobs_; }
   FinishReason reason() const { return reason_; }
   const Usage& usage() const { return usage_; }
   const std::string& message() const { return message_; }
@@ -75,14 +70,10 @@ class AnswerSink final : public Sink {
   double last_token() const { return last_token_; }
 
  private:
-  static Logprob kept(const TokenOutput& token) {
-    return {.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}};
-  }
-
   std::mutex mutex_;
   std::condition_variable changed_;
   News news_;
-  std::vector<Logprob> logprobs_, prompt_logprobs_;
+  std::vector<TokenLogprob> logprobs_, prompt_logprobs_;
   int64_t seen_ = 0;
   FinishReason reason_ = FinishReason::kAbort;
   Usage usage_;

@@ -19,6 +19,7 @@
 #include "generation_flags.h"
 #include "interrupt.h"
 #include "model_flags.h"
+#include "token_logprobs.h"
 #include "tokenizer/stop_policy.h"
 
 namespace folio {
@@ -41,12 +42,13 @@ struct Source {
   nlohmann::json id;
   int64_t number = 0;  // of its line
   std::vector<std::string> stops;
+  int32_t logprobs = 0;  // most likely ids to report with each token; 0: no log-probabilities
 };
 
 struct Finished {
   std::shared_ptr<const Source> source;
   int32_t choice = 0;
-  std::vector<int32_t> tokens;
+  std::vector<TokenLogprob> tokens;
   FinishReason reason = FinishReason::kAbort;
   Usage usage;
   std::string message;
@@ -78,7 +80,7 @@ class Collector final : public Sink {
   Collector(Results& results, std::shared_ptr<const Source> source, int32_t choices)
       : results_(results), source_(std::move(source)), tokens_(static_cast<size_t>(choices)) {}
   void on_token(int32_t choice, const TokenOutput& token) override {
-    tokens_[static_cast<size_t>(choice)].push_back(token.id);
+    tokens_[static_cast<size_t>(choice)].push_back(TokenLogprob::kept(token));
   }
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) override {
     results_.push({.source = source_,
@@ -92,7 +94,7 @@ class Collector final : public Sink {
  private:
   Results& results_;
   std::shared_ptr<const Source> source_;
-  std::vector<std::vector<int32_t>> tokens_;
+  std::vector<std::vector<TokenLogprob>> tokens_;
 };
 
 int64_t count_lines(const std::string& path) {
@@ -165,7 +167,8 @@ class Batch {
       ++totals_.skipped;
       return;
     }
-    const auto source = std::make_shared<Source>(Source{.id = id, .number = input_.number(), .stops = batch.stops});
+    const auto source = std::make_shared<Source>(
+        Source{.id = id, .number = input_.number(), .stops = batch.stops, .logprobs = batch.request->logprobs});
     batch.request->sink = std::make_shared<Collector>(results_, source, std::clamp(choices, 0, kMaxChoices));
     if (choices <= kMaxChoices) batch.request->policies = stop_policies(files_.tokenizer, batch.stops, choices);
     submitted_.push_back(engine_.submit(batch.request));
@@ -191,9 +194,15 @@ class Batch {
     if (output_.contains(source.id, finished.choice)) return;  // a sibling was missing
     AnswerText answer(files_.tokenizer, source.stops);
     std::string text;
-    for (const int32_t id : finished.tokens) text += answer.push(id);
+    std::vector<int32_t> ids;
+    for (const TokenLogprob& token : finished.tokens) {
+      text += answer.push(token.id);
+      ids.push_back(token.id);
+    }
     text += answer.finish();
-    output_.write(result_line(source.id, finished.choice, text, finished.tokens, finished.reason, finished.usage));
+    nlohmann::ordered_json line = result_line(source.id, finished.choice, text, ids, finished.reason, finished.usage);
+    if (source.logprobs > 0) line["logprobs"] = logprobs_json(finished.tokens, source.logprobs);
+    output_.write(line);
     ++totals_.choices;
     totals_.hits += finished.usage.cached_tokens > 0 ? 1 : 0;
     totals_.prompt_tokens += finished.choice == 0 ? finished.usage.prompt_tokens : 0;
@@ -295,12 +304,13 @@ void add_batch(CLI::App& app) {
   CLI::App* command = app.add_subcommand("batch", "Answer many requests from a file");
   command->footer(
       "Each line of the input is a JSON object: \"prompt\" (raw text) or \"tokens\" (ids), and, if they differ from "
-      "the "
-      "flags, \"max_tokens\", \"temperature\", \"top_p\", \"top_k\", \"min_p\", \"seed\", \"stop\", \"ignore_eos\", "
-      "\"n\" and \"exact\". "
+      "the flags, \"max_tokens\", \"min_tokens\", \"temperature\", \"top_p\", \"top_k\", \"min_p\", \"seed\", "
+      "\"repetition_penalty\", \"frequency_penalty\", \"presence_penalty\", \"logit_bias\" ({\"ID\": DELTA}), "
+      "\"logprobs\" (so "
+      "many of the most likely ids of each token), \"stop\", \"ignore_eos\", \"n\" and \"exact\". "
       "\"id\" (default: the line's number) names it in the output, which gets one line per answer in the order in "
-      "which "
-      "they end. Started again, it goes on: answers that are in the output are not computed again. Exit status 1 when "
+      "which they end. Started again, it goes on: answers that are in the output are not computed again. Exit status 1 "
+      "when "
       "a line could not be answered.\n"
       "Example: folio batch --input questions.jsonl --output answers.jsonl --max-tokens 64");
   const auto flags = std::make_shared<Flags>();

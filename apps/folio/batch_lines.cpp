@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -18,9 +19,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 13> kFields = {"id",         "prompt", "tokens", "max_tokens", "temperature",
-                                                      "top_p",      "top_k",  "min_p",  "seed",       "stop",
-                                                      "ignore_eos", "n",      "exact"};
+constexpr auto kFields =
+    std::to_array<std::string_view>({"id", "prompt", "tokens", "max_tokens", "min_tokens", "temperature", "top_p",
+                                     "top_k", "min_p", "seed", "repetition_penalty", "frequency_penalty",
+                                     "presence_penalty", "logit_bias", "logprobs", "stop", "ignore_eos", "n", "exact"});
 
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -53,6 +55,9 @@ void read_number(const json& line, const char* name, float& value) {
 }
 void read_int(const json& line, const char* name, int32_t& value) {
   read(line, name, "an integer", is_int32, [&](const json& j) { value = j.get<int32_t>(); });
+}
+void read_int64(const json& line, const char* name, int64_t& value) {
+  read(line, name, "an integer", is_int, [&](const json& j) { value = j.get<int64_t>(); });
 }
 void read_flag(const json& line, const char* name, bool& value) {
   read(
@@ -89,6 +94,24 @@ std::vector<std::string> read_stops(const json& line, const std::vector<std::str
   return stops;
 }
 
+// {"ID": DELTA}, as in the OpenAI API.
+void read_logit_bias(const json& line, std::vector<LogitDelta>& bias) {
+  const auto is_bias = [](const json& j) {
+    return j.is_object() && std::all_of(j.begin(), j.end(), [](const json& delta) { return delta.is_number(); });
+  };
+  read(line, "logit_bias", "an object of numbers by token id", is_bias, [&](const json& j) {
+    bias.clear();
+    for (const auto& [name, delta] : j.items()) {
+      int32_t id = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+      if (error != std::errc() || end != name.data() + name.size()) {
+        refuse("\"logit_bias\" has ", dump(json(name)), ", which is no token id");
+      }
+      bias.push_back({.id = id, .delta = delta.get<float>()});
+    }
+  });
+}
+
 }  // namespace
 
 json line_id(const json& line, int64_t number) {
@@ -106,7 +129,8 @@ BatchRequest batch_request(const json& line, const GenerationFlags& defaults, co
   for (const auto& [name, value] : line.items()) {
     if (std::find(kFields.begin(), kFields.end(), name) == kFields.end()) {
       refuse("unknown field ", dump(json(name)), ": fields are id, prompt or tokens, max_tokens, temperature, top_p, ",
-             "top_k, min_p, seed, stop, ignore_eos, n and exact");
+             "top_k, min_p, seed, repetition_penalty, frequency_penalty, presence_penalty, logit_bias, min_tokens, ",
+             "logprobs, stop, ignore_eos, n and exact");
     }
   }
   read(
@@ -116,7 +140,8 @@ BatchRequest batch_request(const json& line, const GenerationFlags& defaults, co
   Request& request = *batch.request;
   request.prompt = read_prompt(line, tokenizer);
   apply_generation_flags(defaults, request);
-  read(line, "max_tokens", "an integer", is_int, [&](const json& j) { request.max_tokens = j.get<int64_t>(); });
+  read_int64(line, "max_tokens", request.max_tokens);
+  read_int64(line, "min_tokens", request.min_tokens);
   read_number(line, "temperature", request.sampling.temperature);
   read_number(line, "top_p", request.sampling.top_p);
   read_int(line, "top_k", request.sampling.top_k);
@@ -124,6 +149,11 @@ BatchRequest batch_request(const json& line, const GenerationFlags& defaults, co
   read(
       line, "seed", "an integer from 0 on", [](const json& j) { return j.is_number_unsigned(); },
       [&](const json& j) { request.sampling.seed = j.get<uint64_t>(); });
+  read_number(line, "repetition_penalty", request.repetition_penalty);
+  read_number(line, "frequency_penalty", request.frequency_penalty);
+  read_number(line, "presence_penalty", request.presence_penalty);
+  read_logit_bias(line, request.logit_bias);
+  read_int(line, "logprobs", request.logprobs);
   read_flag(line, "ignore_eos", request.ignore_eos);
   read_int(line, "n", request.choices);
   read_flag(line, "exact", request.exact);

@@ -45,19 +45,6 @@ std::vector<int32_t> prompt_tokens(const Flags& flags, const Tokenizer& tokenize
   return parse_token_ids(flags.tokens, "--tokens");
 }
 
-// [{"id", "logprob", "top": [{"id", "logprob"}]}] of the tokens, at most `count` most likely ids of each.
-nlohmann::ordered_json logprobs_json(const std::vector<AnswerSink::Logprob>& logprobs, int32_t count) {
-  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
-  for (const AnswerSink::Logprob& token : logprobs) {
-    nlohmann::ordered_json top = nlohmann::ordered_json::array();
-    for (const TopLogprob& t : std::span(token.top).first(std::min<size_t>(token.top.size(), count))) {
-      top.push_back({{"id", t.id}, {"logprob", t.logprob}});
-    }
-    tokens.push_back({{"id", token.id}, {"logprob", token.logprob}, {"top", std::move(top)}});
-  }
-  return tokens;
-}
-
 // What became of the request, for people and for programs.
 struct Report {
   std::string text;

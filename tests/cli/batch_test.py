@@ -52,6 +52,22 @@ class Batch(CommandTest):
         for part in ("9 answers", "tok/s", "100 %", "STATE, 3 slots", "host time"):
             self.assertIn(part, self.summary)
 
+    def test_lists_and_logprobs_equal_run(self):
+        line = {"id": "x", "prompt": "the world", "max_tokens": 12, "min_tokens": 10, "temperature": 1, "seed": 3,
+                "repetition_penalty": 1.5, "frequency_penalty": 0.5, "presence_penalty": -1, "logprobs": 2,
+                "logit_bias": {"7": 100, "9": -100}}
+        self.write(line, {"id": "plain", "prompt": "the world", "max_tokens": 12, "temperature": 1, "seed": 3})
+        results = self.batch()
+        alone = self.run_json("--prompt", "the world", "--max-tokens", 12, "--min-tokens", 10, "--temperature", 1,
+                              "--seed", 3, "--repetition-penalty", 1.5, "--frequency-penalty", 0.5,
+                              "--presence-penalty", -1, "--logprobs", 2, "--logit-bias", "7:100", "--logit-bias", "9:-100")
+        for field in ("text", "tokens", "finish_reason", "logprobs"):
+            self.assertEqual(results["x", 0][field], alone[field], field)
+        self.assertIn(7, alone["tokens"])
+        self.assertEqual([len(token["top"]) for token in alone["logprobs"]], [2] * len(alone["tokens"]))
+        self.assertNotEqual(results["plain", 0]["tokens"], alone["tokens"])
+        self.assertNotIn("logprobs", results["plain", 0])
+
     def test_choices_stops_and_prefixes(self):
         prefix = [3 + i * 7 % 500 for i in range(300)]
         self.write({"id": "first", "tokens": prefix, "max_tokens": 4, "n": 3, "temperature": 1},
@@ -103,7 +119,10 @@ class Batch(CommandTest):
                ({"prompt": "a", "temperature": 1e39}, "temperature"), ({"prompt": "a", "top_p": "x"}, "top_p"),
                ({"prompt": "a", "seed": -1}, "seed"), ({"prompt": "a", "max_tokens": 0}, "max_tokens"),
                ({"prompt": "a", "max_tokens": 2.5}, "max_tokens"), ({"prompt": "a", "stop": [""]}, "stop"),
-               ({"prompt": "a", "top_k": 1 << 40}, "top_k"), ({"id": 1.5, "prompt": "a"}, "id"),
+               ({"prompt": "a", "top_k": 1 << 40}, "top_k"), ({"prompt": "a", "logit_bias": [5]}, "logit_bias"),
+               ({"prompt": "a", "logit_bias": {"5x": 1}}, "no token id"), ({"prompt": "a", "logit_bias": {"512": 1}}, "512"),
+               ({"prompt": "a", "repetition_penalty": 0}, "repetition_penalty"), ({"prompt": "a", "logprobs": 99}, "logprobs"),
+               ({"prompt": "a", "min_tokens": -1}, "min_tokens"), ({"id": 1.5, "prompt": "a"}, "id"),
                ({"id": "good", "prompt": "a"}, "earlier line"), ({"tokens": [5] * 5000}, "5000 tokens"),
                ('{"prompt": ' + "[" * 5000, "deep")]
         self.write(good, *[line for line, _ in bad])
