@@ -51,7 +51,9 @@ std::string random_text(Draws& draws, size_t pieces) {
   std::string text;
   for (size_t i = draws.below(pieces + 1); i > 0; --i) text += draws.one_of(kPieces);
   for (const char* markup : {"<think>", "</think>", "｜DSML｜"}) {
-    for (size_t at = text.find(markup); at != std::string::npos; at = text.find(markup)) text.erase(at, 1);
+    for (size_t at = text.find(markup); at != std::string::npos; at = text.find(markup)) {
+      text.erase(text.find_first_of("tD", at), 1);
+    }
   }
   return text;
 }
@@ -75,7 +77,10 @@ Json random_value(Draws& draws, int depth) {
     }
     default: {
       Json object{Json::Object()};
-      for (size_t i = draws.below(4); i > 0; --i) object.set(random_text(draws, 2), random_value(draws, depth + 1));
+      for (size_t i = draws.below(4); i > 0; --i) {
+        const std::string key = random_text(draws, 2);  // drawn before its value by every compiler
+        object.set(key, random_value(draws, depth + 1));
+      }
       return object;
     }
   }
@@ -96,7 +101,10 @@ Message random_turn(Draws& draws) {
   static const std::vector<std::string> kNames = {"f", "get_weather", "math::add", "имя", "a-b.c/d"};
   for (size_t calls = draws.below(4); calls > 0; --calls) {
     Json arguments{Json::Object()};
-    for (size_t i = draws.below(5); i > 0; --i) arguments.set(random_key(draws), random_value(draws, 0));
+    for (size_t i = draws.below(5); i > 0; --i) {
+      const std::string key = random_key(draws);
+      arguments.set(key, random_value(draws, 0));
+    }
     turn.tool_calls.push_back({"", draws.one_of(kNames), std::move(arguments)});
   }
   return turn;

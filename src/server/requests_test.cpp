@@ -60,7 +60,8 @@ TEST(Requests, TheTokensOfTheVectors) {
   test.model().tokenizer = &tokenizer;
   test.model().max_model_len = 1048576;
   const bool has_chat_tokens = tokenizer.find_added("<\uFF5CSystem\uFF5C>").has_value();
-  for (const auto& vector : read_json_vector("tokenize.json")["cases"]) {
+  const ReplyJson vectors = read_json_vector("tokenize.json");
+  for (const auto& vector : vectors["cases"]) {
     const bool back = vector.contains("detokenize_request");
     const ReplyJson& request = back ? vector["detokenize_request"] : vector["request"];
     if ((back || request.contains("messages")) && !has_chat_tokens) continue;
