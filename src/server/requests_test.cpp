@@ -215,8 +215,8 @@ TEST(Requests, PromptsOfCompletions) {
 TEST(Requests, TheRestOfTheContextIsTheDefaultLimit) {
   TestModel test;
   const std::string body = R"({"messages": [{"role": "user", "content": "x"}]})";
-  const Request& all = *read(test, "/v1/chat/completions", body).requests.front();
-  EXPECT_EQ(all.max_tokens, 8192 - std::ssize(all.prompt));
+  const std::shared_ptr<const Request> all = read(test, "/v1/chat/completions", body).requests.front();
+  EXPECT_EQ(all->max_tokens, 8192 - std::ssize(all->prompt));
   test.model().default_max_tokens = 100;
   EXPECT_EQ(read(test, "/v1/chat/completions", body).requests.front()->max_tokens, 100);
 }
