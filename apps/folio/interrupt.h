@@ -10,6 +10,10 @@ void catch_interrupts();
 // ends the process as usual.
 void catch_every_interrupt();
 
+// Waits until `descriptor` can be read, and returns true; false when a SIGINT has arrived that nobody has taken, be it
+// before the call. Only after catch_every_interrupt().
+bool wait_readable(int descriptor);
+
 // Whether one has arrived since the last call.
 bool take_interrupt();
 

@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cwchar>
 #include <filesystem>
 #include <iostream>
 #include <string_view>
@@ -41,6 +41,7 @@ class LineReader::Editor {
     el_set(editor_, EL_EDITOR, "emacs");
     el_set(editor_, EL_HIST, ::history, history_);
     el_set(editor_, EL_SIGNAL, 0);
+    el_set(editor_, EL_GETCFN, &Editor::read_character);
     el_source(editor_, nullptr);  // the user's ~/.editrc
   }
 
@@ -57,7 +58,7 @@ class LineReader::Editor {
   Event read(const std::string& prompt, std::string& line) {
     prompt_ = prompt;
     int length = 0;
-    errno = 0;
+    el_set(editor_, EL_PREP_TERM, 1);  // before the prompt shows: keys that answer it are not the terminal's to treat
     const char* text = el_gets(editor_, &length);
     if (take_interrupt()) {
       el_reset(editor_);
@@ -75,6 +76,20 @@ class LineReader::Editor {
     Editor* self = nullptr;
     el_get(editor, EL_CLIENTDATA, &self);
     return self->prompt_.data();
+  }
+
+  // One character of the terminal, in as many bytes as it takes: 1; 0: the input has ended; -1: Ctrl-C came.
+  static int read_character(EditLine*, wchar_t* character) {
+    std::mbstate_t state{};
+    for (;;) {
+      if (!wait_readable(STDIN_FILENO)) return -1;
+      char byte = 0;
+      if (::read(STDIN_FILENO, &byte, 1) != 1) return 0;
+      const size_t used = std::mbrtowc(character, &byte, 1, &state);
+      if (used == static_cast<size_t>(-1)) state = {};  // not UTF-8: passed over
+      if (used == 0) *character = L'\0';
+      if (used == 0 || used == 1) return 1;
+    }
   }
 
   std::string file_;

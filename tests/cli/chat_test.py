@@ -148,10 +148,13 @@ class TerminalTest(CommandTest):
         self.read_until("> ")
         self.type("\x03")
         self.read_until("Ctrl-D leaves")
+        self.read_until("> ")
         self.type("half a message\x03")
         self.read_until("Ctrl-D leaves")
+        self.read_until("> ")
         self.type("/think off\n")
         self.read_until("Answering without thinking")
+        self.read_until("> ")  # the terminal would take an end that comes before the editor for its own
         self.type("\x04")
         self.assertEqual(self.end_status(), 0)
 
@@ -165,6 +168,7 @@ class TerminalTest(CommandTest):
             os.unlink(saved)
         self.type(f"/save {saved}\n")
         self.read_until("messages are in")
+        self.read_until("> ")
         self.type("\x04")
         self.assertEqual(self.end_status(), 0)
         with open(saved) as file:
@@ -174,8 +178,10 @@ class TerminalTest(CommandTest):
 
         self.start("--max-tokens", 4, "--no-thinking")
         self.read_until("Type a message")
+        self.read_until("> ")
         self.type("\x1b[A\x1b[A\n")  # two lines up
         self.read_until("The system message is set")
+        self.read_until("> ")
         self.type("\x04")
         self.assertEqual(self.end_status(), 0)
 

@@ -339,6 +339,16 @@ class Requests(FaultTest):
         received = raw(self.server, one + one + last)
         self.assertEqual(received.count(b"HTTP/1.1 200 OK"), 3, received)
 
+    def test_chunks_that_come_byte_by_byte(self):
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=20) as peer:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for byte in b"0\r\n\r\n":
+                peer.sendall(bytes([byte]))
+                time.sleep(0.02)
+            self.assertTrue(peer.recv(100).startswith(b"HTTP/1.1 400 "))
+        self.assertEqual(reply(self.server, "GET", "/health")[0], 200)
+
     def test_expect_continue(self):
         data = json.dumps(text()).encode()
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=20) as peer:
