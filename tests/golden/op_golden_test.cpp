@@ -3,20 +3,18 @@
 //   golden_ops_test --goldens build/goldens [--quick] [--report FILE.json]
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <string>
 
+#include "golden_main.h"
 #include "op_runner.h"
 
 namespace folio::golden {
 namespace {
 
-Report report;
-
 class OpsAgainstOracle : public testing::Test {
  public:
-  OpsAgainstOracle(GoldenCase golden_case, std::string backend)
-      : case_(std::move(golden_case)), backend_(std::move(backend)) {}
+  OpsAgainstOracle(GoldenCase golden_case, std::string backend, Report& report)
+      : case_(std::move(golden_case)), backend_(std::move(backend)), report_(report) {}
 
   void TestBody() override {
     const std::unique_ptr<Ops> ops = make_backend(backend_);
@@ -38,45 +36,22 @@ class OpsAgainstOracle : public testing::Test {
     }
     runner.head();
     recorder.check(backend_ == "ref");
-    report.add(case_.name, backend_, recorder);
+    report_.add(case_.name, backend_, recorder);
   }
 
  private:
   GoldenCase case_;
   std::string backend_;
+  Report& report_;
 };
-
-int run(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  std::string goldens, report_file;
-  bool quick = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--quick") quick = true;
-    if (argument == "--goldens" && i + 1 < argc) goldens = argv[++i];
-    if (argument == "--report" && i + 1 < argc) report_file = argv[++i];
-  }
-  for (const GoldenCase& golden_case : load_cases(goldens, quick)) {
-    for (const std::string& backend : backend_names()) {
-      testing::RegisterTest("OpsAgainstOracle", concat(golden_case.name, ".", backend).c_str(), nullptr, nullptr,
-                            __FILE__, __LINE__,
-                            [=]() -> testing::Test* { return new OpsAgainstOracle(golden_case, backend); });
-    }
-  }
-  const int status = RUN_ALL_TESTS();
-  report.print();
-  if (!report_file.empty()) report.write_json(report_file);
-  return status;
-}
 
 }  // namespace
 }  // namespace folio::golden
 
 int main(int argc, char** argv) {
-  try {
-    return folio::golden::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "golden_ops_test: %s\n", error.what());
-    return 1;
-  }
+  using namespace folio::golden;
+  return golden_main(argc, argv, "OpsAgainstOracle",
+                     [](const GoldenCase& golden_case, const std::string& backend, Report& report) {
+                       return new OpsAgainstOracle(golden_case, backend, report);
+                     });
 }
