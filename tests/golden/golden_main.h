@@ -11,7 +11,8 @@
 
 namespace folio::golden {
 
-using MakeTest = std::function<testing::Test*(const GoldenCase& golden_case, const std::string& backend, Report& report)>;
+using MakeTest =
+    std::function<testing::Test*(const GoldenCase& golden_case, const std::string& backend, Report& report)>;
 
 // Flags: --goldens DIR [--quick] [--report FILE.json], and gtest's. Prints what the tests have added to the report, and
 // returns the exit status.
