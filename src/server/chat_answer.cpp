@@ -27,7 +27,7 @@ ChatAnswer::ChatAnswer(const Tokenizer& tokenizer, ParserOptions parser, int32_t
 
 void ChatAnswer::begin(std::string& out) {
   for (int32_t i = 0; i < std::ssize(choices_); ++i) {
-    send(i, R"({"role":"assistant","content":""})", nullptr, out);
+    send(i, R"({"role":"assistant","content":""})", "", out);
     if (!options_.echo.empty()) send_delta(i, {.kind = Delta::Kind::kContent, .text = options_.echo}, out);
   }
 }
@@ -54,8 +54,7 @@ void ChatAnswer::on_finish(int32_t index, FinishReason reason, const Usage& usag
   usage_.add(usage, index == 0);
   usage_.reasoning_tokens += choice.turn.reasoning_tokens();
   if (!options_.stream) return;
-  const std::string word = choice.turn.finish_reason(options_.named_call);
-  send(index, "{}", &word, out);
+  send(index, "{}", choice.turn.finish_reason(options_.named_call), out);
 }
 
 // Keeps what the deltas say and, in a stream, sends it.
@@ -74,30 +73,38 @@ void ChatAnswer::send_delta(int32_t index, const Delta& delta, std::string& out)
   switch (delta.kind) {
     case Delta::Kind::kReasoning:
       if (!options_.include_reasoning) return;
-      text = "{\"reasoning_content\":" + json_quote(delta.text);
-      if (options_.reasoning_alias) text += ",\"reasoning\":" + json_quote(delta.text);
+      text = "{\"reasoning_content\":";
+      append_quoted(delta.text, text);
+      if (options_.reasoning_alias) {
+        text += ",\"reasoning\":";
+        append_quoted(delta.text, text);
+      }
       text += "}";
       break;
     case Delta::Kind::kContent:
-      text = "{\"content\":" + json_quote(delta.text) + "}";
+      text = "{\"content\":";
+      append_quoted(delta.text, text);
+      text += "}";
       break;
     case Delta::Kind::kCall:
-      text =
-          concat("{\"tool_calls\":[{\"index\":", delta.call,
-                 ",\"id\":", json_quote(choices_[static_cast<size_t>(index)].call_ids.back()),
-                 ",\"type\":\"function\",\"function\":{\"name\":", json_quote(delta.text), ",\"arguments\":\"\"}}]}");
+      text = "{\"tool_calls\":[{\"index\":" + std::to_string(delta.call) + ",\"id\":";
+      append_quoted(choices_[static_cast<size_t>(index)].call_ids.back(), text);
+      text += ",\"type\":\"function\",\"function\":{\"name\":";
+      append_quoted(delta.text, text);
+      text += ",\"arguments\":\"\"}}]}";
       break;
     case Delta::Kind::kArguments:
-      text = concat("{\"tool_calls\":[{\"index\":", delta.call, ",\"function\":{\"arguments\":", json_quote(delta.text),
-                    "}}]}");
+      text = "{\"tool_calls\":[{\"index\":" + std::to_string(delta.call) + ",\"function\":{\"arguments\":";
+      append_quoted(delta.text, text);
+      text += "}}]}";
       break;
     case Delta::Kind::kCallEnd:
       return;
   }
-  send(index, text, nullptr, out);
+  send(index, text, "", out);
 }
 
-std::string ChatAnswer::usage_member() const {
+void ChatAnswer::append_usage(std::string& out) const {
   if (options_.continuous_usage) {
     TotalUsage running;
     running.prompt_tokens = std::ssize(options_.prompt);
@@ -105,25 +112,35 @@ std::string ChatAnswer::usage_member() const {
       running.completion_tokens += choice.turn.tokens();
       running.reasoning_tokens += choice.turn.reasoning_tokens();
     }
-    return ",\"usage\":" + dump(openai_usage(running));
+    out += ",\"usage\":" + dump(openai_usage(running));
+  } else if (options_.include_usage) {
+    out += ",\"usage\":null";
   }
-  return options_.include_usage ? ",\"usage\":null" : "";
 }
 
-void ChatAnswer::send(int32_t index, std::string_view delta, const std::string* reason, std::string& out) {
+// Written by hand: this is what every token costs.
+void ChatAnswer::send(int32_t index, std::string_view delta, std::string_view reason, std::string& out) {
   Choice& choice = choices_[static_cast<size_t>(index)];
-  std::string chunk = concat(head_, ",\"choices\":[{\"index\":", index, ",\"delta\":", delta, ",\"logprobs\":");
+  begin_event(out);
+  out.append(head_).append(",\"choices\":[{\"index\":").append(std::to_string(index));
+  out.append(",\"delta\":").append(delta).append(",\"logprobs\":");
   if (choice.logprobs.empty()) {
-    chunk += "null";
+    out += "null";
   } else {
-    chunk += "{\"content\":" + dump(std::exchange(choice.logprobs, ReplyJson::array())) + "}";
+    out += "{\"content\":" + dump(std::exchange(choice.logprobs, ReplyJson::array())) + "}";
   }
-  chunk += ",\"finish_reason\":";
-  chunk += reason == nullptr ? "null" : json_quote(*reason);
-  if (reason != nullptr) chunk += ",\"stop_reason\":" + dump(stop_reason(choice));
-  if (!choice.ids.empty()) chunk += ",\"token_ids\":" + dump(std::exchange(choice.ids, ReplyJson::array()));
-  chunk += "}]" + usage_member() + "}";
-  append_event(chunk, out);
+  out += ",\"finish_reason\":";
+  if (reason.empty()) {
+    out += "null";
+  } else {
+    append_quoted(reason, out);
+    out += ",\"stop_reason\":" + dump(stop_reason(choice));
+  }
+  if (!choice.ids.empty()) out += ",\"token_ids\":" + dump(std::exchange(choice.ids, ReplyJson::array()));
+  out += "}]";
+  append_usage(out);
+  out += "}";
+  end_event(out);
 }
 
 void ChatAnswer::end(std::string& out) {

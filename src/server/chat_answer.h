@@ -52,11 +52,11 @@ class ChatAnswer final : public Answer {
 
   void take(int32_t index, std::vector<Delta>& deltas, std::string& out);
   void send_delta(int32_t index, const Delta& delta, std::string& out);
-  // A chunk of one choice; `delta` is JSON. `reason` is null but in the choice's last chunk.
-  void send(int32_t index, std::string_view delta, const std::string* reason, std::string& out);
+  // A chunk of one choice; `delta` is JSON. `reason` is "" but in the choice's last chunk.
+  void send(int32_t index, std::string_view delta, std::string_view reason, std::string& out);
   ReplyJson stop_reason(const Choice& choice) const;
   ReplyJson message_json(const Choice& choice) const;
-  std::string usage_member() const;
+  void append_usage(std::string& out) const;
 
   const Tokenizer& tokenizer_;
   const ChatAnswerOptions options_;

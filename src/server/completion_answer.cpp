@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "server/event_stream.h"
 #include "server/usage_json.h"
 
 namespace folio {
 
 CompletionAnswer::CompletionAnswer(const Tokenizer& tokenizer, CompletionOptions options)
-    : tokenizer_(tokenizer), options_(std::move(options)), created_(unix_seconds()) {
+    : tokenizer_(tokenizer), options_(std::move(options)) {
+  head_ = concat("{\"id\":", json_quote(options_.id), ",\"object\":\"text_completion\",\"created\":", unix_seconds(),
+                 ",\"model\":", json_quote(options_.model));
   const size_t prompts = options_.prompts.size();
   prompt_news_.resize(prompts);
   for (size_t i = 0; i < prompts * static_cast<size_t>(options_.choices); ++i)
@@ -20,10 +23,6 @@ ReplyJson CompletionAnswer::Logprobs::json() const {
           {"token_logprobs", token_logprobs},
           {"tokens", tokens},
           {"top_logprobs", top_logprobs}};
-}
-
-ReplyJson CompletionAnswer::head() const {
-  return {{"id", options_.id}, {"object", "text_completion"}, {"created", created_}, {"model", options_.model}};
 }
 
 // The end of sentence, unless it is ignored, and stop ids end an answer and are no part of its text.
@@ -78,6 +77,7 @@ void CompletionAnswer::on_token(int32_t index, const TokenNews& token, std::stri
   Choice& choice = choices_[static_cast<size_t>(index)];
   if (options_.drop_tokens) return;
   echo_prompt(index, choice);
+  if (options_.stream && !choice.text.empty()) send(index, out);  // the prompt is a part of its own
   ++choice.tokens;
   if (options_.logprobs) add_logprob(choice, token, *options_.logprobs);
   if (options_.return_ids) choice.ids.push_back(token.id);
@@ -110,76 +110,71 @@ void CompletionAnswer::on_finish(int32_t index, FinishReason reason, const Usage
   if (options_.stream) send(index, out);
 }
 
-ReplyJson CompletionAnswer::prompt_logprobs_json(int32_t prompt) const {
-  ReplyJson entries = ReplyJson::array({nullptr});
-  const auto entry = [&](int32_t id, float logprob, ReplyJson rank) {
-    return ReplyJson{{"logprob", printed_logprob(logprob)},
-                     {"rank", std::move(rank)},
-                     {"decoded_token", completion_token(tokenizer_, id, false)}};
-  };
-  for (const TokenNews& token : prompt_news_[static_cast<size_t>(prompt)]) {
-    ReplyJson tokens = ReplyJson::object();
-    tokens[std::to_string(token.id)] = entry(token.id, token.logprob, nullptr);
-    const size_t count = std::min(token.top.size(), static_cast<size_t>(*options_.prompt_logprobs));
-    for (size_t i = 0; i < count && token.top[i].id >= 0; ++i) {
-      tokens[std::to_string(token.top[i].id)] = entry(token.top[i].id, token.top[i].logprob, i + 1);
-    }
-    entries.push_back(std::move(tokens));
+// A choice with what it has that is not sent yet. Written by hand: this is what every token costs.
+void CompletionAnswer::append_choice(int32_t index, std::string& out) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  out.append("{\"index\":").append(std::to_string(index)).append(",\"text\":");
+  append_quoted(choice.text, out);
+  out.append(",\"logprobs\":").append(options_.logprobs ? dump(choice.logprobs.json()) : "null");
+  out += ",\"finish_reason\":";
+  if (choice.reason.empty()) {
+    out += "null";
+  } else {
+    append_quoted(choice.reason, out);
   }
-  return entries;
-}
-
-ReplyJson CompletionAnswer::choice_json(int32_t index, Choice& choice) const {
-  ReplyJson json = {{"index", index},
-                    {"text", std::exchange(choice.text, {})},
-                    {"logprobs", options_.logprobs ? choice.logprobs.json() : ReplyJson(nullptr)},
-                    {"finish_reason", choice.reason.empty() ? ReplyJson(nullptr) : ReplyJson(choice.reason)},
-                    {"stop_reason", choice.stop_reason}};
+  out += ",\"stop_reason\":";
+  out += choice.stop_reason.is_null() ? "null" : dump(choice.stop_reason);
+  const auto prompt = static_cast<size_t>(prompt_of(index));
   if (!options_.stream) {
-    json["prompt_logprobs"] = options_.prompt_logprobs ? prompt_logprobs_json(prompt_of(index)) : ReplyJson(nullptr);
+    out += ",\"prompt_logprobs\":";
+    out += options_.prompt_logprobs ? dump(prompt_logprobs(tokenizer_, prompt_news_[prompt], *options_.prompt_logprobs))
+                                    : "null";
   }
   if (options_.return_ids) {
-    json["token_ids"] = std::exchange(choice.ids, ReplyJson::array());
-    if (!options_.stream) json["prompt_token_ids"] = options_.prompts[static_cast<size_t>(prompt_of(index))];
+    out += ",\"token_ids\":" + dump(std::exchange(choice.ids, ReplyJson::array()));
+    if (!options_.stream) out += ",\"prompt_token_ids\":" + dump(options_.prompts[prompt]);
   }
-  choice.logprobs = {};
-  return json;
+  out += "}";
+  choice.text.clear();
+  if (options_.logprobs) choice.logprobs = {};
 }
 
-void CompletionAnswer::send(int32_t index, std::string& out) {
-  ReplyJson chunk = head();
-  chunk["choices"] = ReplyJson::array({choice_json(index, choices_[static_cast<size_t>(index)])});
+void CompletionAnswer::append_usage(std::string& out) const {
   if (options_.continuous_usage) {
     TotalUsage running = usage_;
     running.completion_tokens = 0;
     for (const Choice& choice : choices_) running.completion_tokens += choice.tokens;
     running.prompt_tokens = 0;
     for (const auto& prompt : options_.prompts) running.prompt_tokens += std::ssize(prompt);
-    chunk["usage"] = openai_usage(running);
+    out += ",\"usage\":" + dump(openai_usage(running));
   } else if (options_.include_usage) {
-    chunk["usage"] = nullptr;
+    out += ",\"usage\":null";
   }
-  append_event(dump(chunk), out);
+}
+
+void CompletionAnswer::send(int32_t index, std::string& out) {
+  begin_event(out);
+  out.append(head_).append(",\"choices\":[");
+  append_choice(index, out);
+  out += "]";
+  append_usage(out);
+  out += "}";
+  end_event(out);
 }
 
 void CompletionAnswer::end(std::string& out) {
-  if (options_.include_usage) {
-    ReplyJson chunk = head();
-    chunk["choices"] = ReplyJson::array();
-    chunk["usage"] = openai_usage(usage_);
-    append_event(dump(chunk), out);
-  }
+  if (options_.include_usage)
+    append_event(head_ + ",\"choices\":[],\"usage\":" + dump(openai_usage(usage_)) + "}", out);
   out += kDoneEvent;
 }
 
 std::string CompletionAnswer::body() {
-  ReplyJson reply = head();
-  ReplyJson choices = ReplyJson::array();
-  for (int32_t i = 0; i < std::ssize(choices_); ++i)
-    choices.push_back(choice_json(i, choices_[static_cast<size_t>(i)]));
-  reply["choices"] = std::move(choices);
-  reply["usage"] = openai_usage(usage_);
-  return dump(reply);
+  std::string reply = head_ + ",\"choices\":[";
+  for (int32_t i = 0; i < std::ssize(choices_); ++i) {
+    if (i > 0) reply += ",";
+    append_choice(i, reply);
+  }
+  return reply + "],\"usage\":" + dump(openai_usage(usage_)) + "}";
 }
 
 void CompletionAnswer::fail(const ApiError& error, std::string& out) {

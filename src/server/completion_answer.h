@@ -72,14 +72,13 @@ class CompletionAnswer final : public Answer {
   bool ends(int32_t id) const;
   void echo_prompt(int32_t index, Choice& choice) const;
   void add_logprob(Choice& choice, const TokenNews& token, int32_t alternatives) const;
-  ReplyJson choice_json(int32_t index, Choice& choice) const;
-  ReplyJson prompt_logprobs_json(int32_t prompt) const;
+  void append_choice(int32_t index, std::string& out);
+  void append_usage(std::string& out) const;
   void send(int32_t index, std::string& out);
-  ReplyJson head() const;
 
   const Tokenizer& tokenizer_;
   const CompletionOptions options_;
-  const int64_t created_;
+  std::string head_;  // of every chunk and of the reply: {"id": ... "model": ...
   std::vector<Choice> choices_;
   std::vector<std::vector<TokenNews>> prompt_news_;  // tokens 1 .. n-1 of each prompt, where they were asked for
   TotalUsage usage_;

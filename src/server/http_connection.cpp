@@ -1,6 +1,7 @@
 #include "server/http_connection.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -42,10 +43,12 @@ std::chrono::nanoseconds duration(double seconds) {
 auto no_throw(error_code& error) { return asio::redirect_error(use_awaitable, error); }
 
 // The answer to one request on its way to the socket. Shared with whoever answers, who may keep it longer than the
-// connection lives.
+// connection lives. Parts of a stream go to the socket at once while it takes them (`direct`: where nothing is between
+// them and it); what it does not take waits for the connection, which is woken.
 class Outbox final : public Responder {
  public:
-  Outbox(asio::steady_timer& wake, int64_t max_bytes) : wake_(&wake), max_bytes_(static_cast<size_t>(max_bytes)) {}
+  Outbox(beast::tcp_stream& tcp, asio::steady_timer& wake, bool direct, int64_t max_bytes)
+      : tcp_(tcp), wake_(&wake), direct_(direct), max_bytes_(static_cast<size_t>(max_bytes)) {}
 
   void set_request(bool head_only, bool http_1_0, bool keep_alive) {
     head_only_ = head_only;
@@ -70,10 +73,12 @@ class Outbox final : public Responder {
     if (!pending_.empty() && pending_.size() + part.size() > max_bytes_) {
       overflow_ = true;
       wake();
+      tcp_.cancel();  // the connection may be in the middle of a write
       return false;
     }
     if (!head_only_) append_chunk(part);
-    wake();
+    if (direct_ && !writing_) send();
+    if (!pending_.empty()) wake();
     return true;
   }
   void end() override {
@@ -84,7 +89,12 @@ class Outbox final : public Responder {
 
   // For the connection.
   void detach() { wake_ = nullptr; }
-  std::string take() { return std::exchange(pending_, {}); }
+  // What the connection is to write now; written() says that it has.
+  std::string take() {
+    writing_ = true;
+    return std::exchange(pending_, {});
+  }
+  void written() { writing_ = false; }
   bool empty() const { return pending_.empty(); }
   bool ended() const { return ended_; }
   bool overflow() const { return overflow_; }
@@ -110,15 +120,24 @@ class Outbox final : public Responder {
     const int length = std::snprintf(size.data(), size.size(), "%zx\r\n", part.size());
     pending_.append(size.data(), static_cast<size_t>(length)).append(part).append("\r\n");
   }
+  // As much as the socket takes now. What is wrong with it is found by the connection's own write of the rest.
+  void send() {
+    const ssize_t sent =
+        ::send(tcp_.socket().native_handle(), pending_.data(), pending_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) pending_.erase(0, static_cast<size_t>(sent));
+  }
   void finish() {
     ended_ = true;
     wake();
   }
   void wake() { wake_->cancel(); }
 
+  beast::tcp_stream& tcp_;
   asio::steady_timer* wake_;  // null: the connection is gone
+  const bool direct_;
   const size_t max_bytes_;
   std::string pending_;
+  bool writing_ = false;  // the connection is
   bool head_only_ = false, http_1_0_ = false, keep_alive_ = false;
   bool ended_ = false, overflow_ = false;
 };
@@ -284,7 +303,7 @@ class Connection {
   }
 
   awaitable<bool> answer(HttpRequest request, bool http_1_0, bool keep_alive) {
-    const auto outbox = std::make_shared<Outbox>(wake_, context_.limits.max_buffered_bytes);
+    const auto outbox = std::make_shared<Outbox>(tcp(), wake_, kPlain, context_.limits.max_buffered_bytes);
     outbox->set_request(request.method == "HEAD", http_1_0, keep_alive);
     const std::shared_ptr<Exchange> exchange = context_.handler.handle(std::move(request), outbox);
     bool sent = false;
@@ -317,6 +336,7 @@ class Connection {
       if (error == beast::error::timeout) ++context_.stats.slow_readers;
       if (error) co_return false;
       tcp().expires_never();
+      outbox.written();
     }
     co_return false;
   }

@@ -37,6 +37,8 @@ class HttpHandler {
   virtual std::shared_ptr<Exchange> handle(HttpRequest request, std::shared_ptr<Responder> responder) = 0;
   // The reply to what never became a request: bad syntax, too large, too slow. `path` is "" where none was read.
   virtual HttpReply refuse(int status, std::string_view message, std::string_view path) = 0;
+  // HttpServer::notify() has been called since the last time, once or more often.
+  virtual void on_news() = 0;
   // Ten times a second.
   virtual void tick() = 0;
   // SIGINT or SIGTERM has arrived.

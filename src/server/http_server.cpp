@@ -1,8 +1,13 @@
 #include "server/http_server.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -60,6 +65,14 @@ std::unique_ptr<asio::ssl::context> make_tls(const HttpOptions& options) {
   return tls;
 }
 
+// A counter that wakes whoever reads it. Cheaper than posting to the io_context, which wakes its thread while it holds
+// the lock that the thread then waits for.
+int make_event() {
+  const int event = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (event < 0) fail(ErrorCode::kUnavailable, "cannot make an eventfd: too many files are open");
+  return event;
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -69,7 +82,8 @@ struct HttpServer::Impl {
         context{.limits = options.limits, .handler = handler, .stats = {}},
         tls(make_tls(options)),
         acceptor(listen(io, options)),
-        signals(io, SIGINT, SIGTERM) {}
+        signals(io, SIGINT, SIGTERM),
+        news(io, make_event()) {}
 
   asio::awaitable<void> accept() {
     error_code error;
@@ -107,6 +121,14 @@ struct HttpServer::Impl {
     });
   }
 
+  void wait_for_news() {
+    news.async_read_some(asio::buffer(news_count), [this](const error_code& error, size_t) {
+      if (error) return;
+      handler.on_news();
+      wait_for_news();
+    });
+  }
+
   const HttpOptions options;
   HttpHandler& handler;
   ConnectionContext context;
@@ -114,6 +136,8 @@ struct HttpServer::Impl {
   asio::io_context io{1};
   tcp::acceptor acceptor;
   asio::signal_set signals;
+  asio::posix::stream_descriptor news;  // an eventfd
+  std::array<uint64_t, 1> news_count{};
 };
 
 HttpServer::HttpServer(const HttpOptions& options, HttpHandler& handler)
@@ -127,10 +151,17 @@ void HttpServer::run() {
   asio::co_spawn(impl_->io, impl_->accept(), asio::detached);
   asio::co_spawn(impl_->io, impl_->tick(), asio::detached);
   impl_->wait_for_signal();
+  impl_->wait_for_news();
   impl_->io.run();
 }
 
 void HttpServer::post(std::function<void()> work) { asio::post(impl_->io, std::move(work)); }
+
+void HttpServer::notify() {
+  const uint64_t one = 1;
+  // It can only fail when the counter is about to overflow, and then the thread is awake.
+  [[maybe_unused]] const ssize_t written = ::write(impl_->news.native_handle(), &one, sizeof one);
+}
 
 void HttpServer::stop() {
   error_code ignored;

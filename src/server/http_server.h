@@ -53,6 +53,8 @@ class HttpServer {
   void run();
   // Runs `work` on the I/O thread, in the order of the calls. From any thread.
   void post(std::function<void()> work);
+  // Lets the I/O thread call the handler's on_news() soon. From any thread; one system call, never blocks.
+  void notify();
   // Lets run() return: closes the listener and all connections. On the I/O thread.
   void stop();
   const HttpStats& stats() const;

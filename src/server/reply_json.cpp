@@ -8,6 +8,12 @@ namespace folio {
 
 std::string dump(const ReplyJson& value) { return value.dump(-1, ' ', false, ReplyJson::error_handler_t::replace); }
 
+void append_quoted(std::string_view text, std::string& out) {
+  out += '"';
+  append_json_escaped(text, out);
+  out += '"';
+}
+
 ReplyJson to_reply(const Json& value) { return ReplyJson::parse(json_text(value), nullptr, false); }
 
 std::string random_id(std::string_view prefix) {

@@ -14,6 +14,9 @@ using ReplyJson = nlohmann::ordered_json;
 // One line, without spaces; ill-formed UTF-8 becomes U+FFFD.
 std::string dump(const ReplyJson& value);
 
+// Appends `text`, which is well-formed UTF-8, as a JSON string.
+void append_quoted(std::string_view text, std::string& out);
+
 // A value that a client sent, to be sent back.
 ReplyJson to_reply(const Json& value);
 

@@ -91,7 +91,7 @@ Service::Service(ServedModel model, Backend& backend, ServiceOptions options)
       grammars_(*model_.tokenizer, model_.eos_token_id, kGrammars),
       responses_(options_.stored_responses, kStoredBytes),
       metrics_(model_.max_model_len),
-      mailbox_([this] { server_->post([this] { take_mail(); }); }),
+      mailbox_([this] { server_->notify(); }),
       host_{.backend = backend_,
             .mailbox = mailbox_,
             .metrics = metrics_,
@@ -242,7 +242,7 @@ HttpReply Service::refuse(int status, std::string_view message, std::string_view
 }
 
 // Gives each session what the engine has said, then lets each send what became of it.
-void Service::take_mail() {
+void Service::on_news() {
   std::vector<std::shared_ptr<Session>> touched;
   for (EngineEvent& event : mailbox_.take()) {
     const auto found = sessions_.find(event.session);

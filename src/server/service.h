@@ -42,6 +42,7 @@ class Service final : public HttpHandler {
 
   std::shared_ptr<Exchange> handle(HttpRequest request, std::shared_ptr<Responder> responder) override;
   HttpReply refuse(int status, std::string_view message, std::string_view path) override;
+  void on_news() override;
   void tick() override;
   void on_signal(int signal) override;
 
@@ -55,7 +56,6 @@ class Service final : public HttpHandler {
   void answer_on_worker(const Route& route, HttpRequest request, ReplyChannel channel, RequestRecord record);
   ApiContext context(const HttpRequest& request);
   void log_request(const std::string& id, const std::string& path, const Json& body);
-  void take_mail();
   void settle(Session& session);
   void finish_record(RequestRecord record);
   void observe_steps();

@@ -57,6 +57,25 @@ ReplyJson chat_logprob(const Tokenizer& tokenizer, const TokenNews& token, int32
   return entry;
 }
 
+ReplyJson prompt_logprobs(const Tokenizer& tokenizer, const std::vector<TokenNews>& tokens, int32_t alternatives) {
+  ReplyJson entries = ReplyJson::array({nullptr});
+  const auto entry = [&](int32_t id, float logprob, ReplyJson rank) {
+    return ReplyJson{{"logprob", printed_logprob(logprob)},
+                     {"rank", std::move(rank)},
+                     {"decoded_token", completion_token(tokenizer, id, false)}};
+  };
+  for (const TokenNews& token : tokens) {
+    ReplyJson position = ReplyJson::object();
+    position[std::to_string(token.id)] = entry(token.id, token.logprob, nullptr);
+    const size_t count = std::min(token.top.size(), static_cast<size_t>(alternatives));
+    for (size_t i = 0; i < count && token.top[i].id >= 0; ++i) {
+      position[std::to_string(token.top[i].id)] = entry(token.top[i].id, token.top[i].logprob, i + 1);
+    }
+    entries.push_back(std::move(position));
+  }
+  return entries;
+}
+
 int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }

@@ -26,6 +26,10 @@ ReplyJson chat_token(const Tokenizer& tokenizer, int32_t id, float logprob, bool
 // An entry of logprobs.content: the token with its `alternatives` most likely ones.
 ReplyJson chat_logprob(const Tokenizer& tokenizer, const TokenNews& token, int32_t alternatives, bool as_id);
 
+// The `prompt_logprobs` of a prompt of which `tokens` are the tokens 1 .. n-1: null for the first, then an object that
+// has the token and its `alternatives` most likely ones by their ids.
+ReplyJson prompt_logprobs(const Tokenizer& tokenizer, const std::vector<TokenNews>& tokens, int32_t alternatives);
+
 // Characters in well-formed UTF-8.
 int64_t count_characters(std::string_view text);
 
