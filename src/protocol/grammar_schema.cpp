@@ -1,9 +1,7 @@
 #include "protocol/grammar_schema.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cmath>
 #include <utility>
 
 namespace folio {
@@ -13,123 +11,6 @@ constexpr int kMaxReferences = 64;        // followed inside each other for one 
 constexpr int kMaxSchemas = 20'000;       // looked at for one schema
 constexpr size_t kMaxKeywords = 200'000;  // copied for one schema: those beside a union go to each alternative
 constexpr size_t kMaxAlternatives = 1024;
-
-// Keywords that allow or forbid no value, or that others read.
-constexpr std::array<std::string_view, 24> kSilent = {"title",
-                                                      "description",
-                                                      "default",
-                                                      "examples",
-                                                      "example",
-                                                      "$schema",
-                                                      "$id",
-                                                      "id",
-                                                      "$comment",
-                                                      "$defs",
-                                                      "definitions",
-                                                      "$anchor",
-                                                      "$vocabulary",
-                                                      "deprecated",
-                                                      "readOnly",
-                                                      "writeOnly",
-                                                      "contentEncoding",
-                                                      "contentMediaType",
-                                                      "contentSchema",
-                                                      "discriminator",
-                                                      "externalDocs",
-                                                      "xml",
-                                                      "strict",
-                                                      "name"};
-
-constexpr std::array<std::string_view, 16> kRefused = {"not",
-                                                       "if",
-                                                       "then",
-                                                       "else",
-                                                       "dependentRequired",
-                                                       "dependentSchemas",
-                                                       "dependencies",
-                                                       "contains",
-                                                       "minContains",
-                                                       "maxContains",
-                                                       "$dynamicRef",
-                                                       "$dynamicAnchor",
-                                                       "$recursiveRef",
-                                                       "$recursiveAnchor",
-                                                       "extends",
-                                                       "disallow"};
-
-// Keywords with a meaning here, and the type of value that they speak of.
-struct Known {
-  std::string_view key;
-  std::optional<JsonType> type;
-};
-constexpr std::array<Known, 28> kKnown = {{
-    {"enum", {}},
-    {"const", {}},
-    {"anyOf", {}},
-    {"oneOf", {}},
-    {"minLength", JsonType::kString},
-    {"maxLength", JsonType::kString},
-    {"pattern", JsonType::kString},
-    {"format", {}},
-    {"minimum", JsonType::kNumber},
-    {"maximum", JsonType::kNumber},
-    {"exclusiveMinimum", JsonType::kNumber},
-    {"exclusiveMaximum", JsonType::kNumber},
-    {"multipleOf", JsonType::kNumber},
-    {"items", JsonType::kArray},
-    {"prefixItems", JsonType::kArray},
-    {"additionalItems", JsonType::kArray},
-    {"unevaluatedItems", JsonType::kArray},
-    {"minItems", JsonType::kArray},
-    {"maxItems", JsonType::kArray},
-    {"uniqueItems", JsonType::kArray},
-    {"properties", JsonType::kObject},
-    {"required", JsonType::kObject},
-    {"additionalProperties", JsonType::kObject},
-    {"unevaluatedProperties", JsonType::kObject},
-    {"patternProperties", JsonType::kObject},
-    {"propertyNames", JsonType::kObject},
-    {"minProperties", JsonType::kObject},
-    {"maxProperties", JsonType::kObject},
-}};
-
-template <typename Names>
-bool has_name(const Names& names, std::string_view key) {
-  return std::ranges::find(names, key) != names.end();
-}
-
-const Known* find_known(std::string_view key) {
-  const auto at = std::ranges::find(kKnown, key, &Known::key);
-  return at == kKnown.end() ? nullptr : &*at;
-}
-
-std::optional<JsonType> type_named(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, JsonType>, 7> kTypes = {{{"null", JsonType::kNull},
-                                                                            {"boolean", JsonType::kBoolean},
-                                                                            {"integer", JsonType::kInteger},
-                                                                            {"number", JsonType::kNumber},
-                                                                            {"string", JsonType::kString},
-                                                                            {"array", JsonType::kArray},
-                                                                            {"object", JsonType::kObject}}};
-  const auto at = std::ranges::find(kTypes, name, &std::pair<std::string_view, JsonType>::first);
-  if (at == kTypes.end()) return std::nullopt;
-  return at->second;
-}
-
-// The type of a given value; a whole number is an integer.
-JsonType type_of(const Json& value) {
-  if (value.is_null()) return JsonType::kNull;
-  if (value.boolean()) return JsonType::kBoolean;
-  if (value.string() != nullptr) return JsonType::kString;
-  if (value.array() != nullptr) return JsonType::kArray;
-  if (value.object() != nullptr) return JsonType::kObject;
-  const double number = value.number().value_or(0);
-  return number == std::floor(number) ? JsonType::kInteger : JsonType::kNumber;
-}
-
-bool covers(JsonType wide, JsonType narrow) {
-  return wide == narrow || (wide == JsonType::kNumber && narrow == JsonType::kInteger);
-}
 
 std::string escaped_pointer(std::string_view key) {
   std::string out;
@@ -232,11 +113,11 @@ class SchemaDocument::Collector {
       for (size_t i = 0; i < parts.size(); ++i) collect({&parts[i], schema_child(value.path, std::to_string(i))}, into);
       return;
     }
-    if (has_name(kRefused, key)) {
+    if (is_refused(key)) {
       fail_schema(value.path.substr(0, value.path.rfind('/')), "the keyword \"", key, "\" is not supported");
     }
     // What JSON Schema does not know, it does not mean to restrict.
-    if (has_name(kSilent, key) || (key != "type" && find_known(key) == nullptr)) return;
+    if (allows_everything(key) || (key != "type" && known_keyword(key) == nullptr)) return;
     if (key == "type") return add_types(value, into);
     if (key == "properties") return add_properties(value, into);
     if (key == "required") return add_required(value, into);
@@ -433,7 +314,7 @@ class SchemaDocument::Collector {
     if (keywords.types) return *keywords.types;
     std::set<JsonType> types;
     for (const auto& [key, value] : keywords.values) {
-      if (const auto type = find_known(key)->type) types.insert(*type);
+      if (const auto type = known_keyword(key)->type) types.insert(*type);
       if (key == "format") types.insert(JsonType::kString);
     }
     if (!keywords.properties.empty() || !keywords.required.empty()) types.insert(JsonType::kObject);
@@ -486,7 +367,7 @@ SchemaPlace SchemaDocument::resolved(SchemaPlace place) const {
     for (const auto& [key, value] : *members) {
       if (key == "$ref") {
         reference = &value;
-      } else if (!has_name(kSilent, key)) {
+      } else if (!allows_everything(key)) {
         return place;
       }
     }
@@ -502,7 +383,7 @@ std::string SchemaDocument::essence(const SchemaPlace& place) {
   if (members == nullptr) return json_text(*place.json);
   Json::Object kept;
   for (const auto& member : *members) {
-    if (!has_name(kSilent, member.key)) kept.push_back(member);
+    if (!allows_everything(member.key)) kept.push_back(member);
   }
   return json_text(Json(std::move(kept)));
 }

@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "protocol/grammar_keywords.h"
 #include "protocol/json.h"
 
 namespace folio {
-
-enum class JsonType : uint8_t { kNull, kBoolean, kInteger, kNumber, kString, kArray, kObject };
 
 // A schema and where it stands, "#/properties/a", for messages. `json` null: any value.
 struct SchemaPlace {
