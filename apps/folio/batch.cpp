@@ -281,7 +281,7 @@ void batch(const Flags& flags) {
   }
   static_cast<void>(BatchInput(flags.input));
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
-  EngineSetup setup = engine_setup(flags.model, flags.engine, files.checkpoint.config());
+  EngineSetup setup = engine_setup(flags.model, flags.engine, files);
   setup.runner.cached_requests = setup.runner.max_num_seqs;
   check_setup(setup, files.checkpoint.config());
   BatchOutput output(flags.output);

@@ -261,9 +261,10 @@ class Chat {
 };
 
 // Request memory for one conversation, and as much again for what the prefix cache keeps of it.
-EngineSetup setup_for(const Flags& flags, const Config& config) {
-  EngineSetup setup = engine_setup(flags.model, flags.engine, config);
-  setup.runner.max_num_seqs = setup.runner.max_head_rows = setup.engine.max_num_seqs = 1;
+EngineSetup setup_for(const Flags& flags, const ModelFiles& files) {
+  EngineSetup setup = engine_setup(flags.model, flags.engine, files);
+  setup.runner.max_num_seqs = setup.engine.max_num_seqs = 1;
+  setup.runner.max_head_rows = 1 + setup.runner.num_speculative_tokens;
   setup.runner.cached_requests = 1;
   return setup;
 }
@@ -276,7 +277,7 @@ void chat(const Flags& flags) {
   Request sampling;
   apply_generation_flags(flags.generation, sampling);
   check_sampling(sampling, config.vocab_size);
-  const EngineSetup setup = setup_for(flags, config);
+  const EngineSetup setup = setup_for(flags, files);
   check_setup(setup, config);
   ModelRunner runner(files, setup.runner);
   Engine engine(runner, setup.engine);

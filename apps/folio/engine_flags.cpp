@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cache/state_transfer.h"
+#include "engine/profile_identity.h"
 
 namespace folio {
 namespace {
@@ -80,6 +81,13 @@ void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
       command.add_option("--num-speculative-tokens", flags.num_tokens, "Tokens that it proposes at a time, 1 to 5")
           ->type_name("N")
           ->group(group);
+  command
+      .add_option(
+          "--dspark-profile,--calibration-profile", flags.profile,
+          "Profile of folio calibrate: a step verifies as many of the proposals as pay, and none are made while "
+          "that does not pay (default: all are verified)")
+      ->type_name("FILE")
+      ->group(group);
   flags.acceptance_length_option =
       command
           .add_option(
@@ -97,14 +105,32 @@ void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
 }
 
 int32_t speculative_tokens(const SpeculationFlags& flags) {
-  if (flags.method == "dspark") return flags.num_tokens;
+  if (flags.method == "dspark") {
+    if (flags.num_tokens != 0) return flags.num_tokens;
+    fail(ErrorCode::kInvalidArgument,
+         "--num-speculative-tokens 0 must be from 1 to the model's block: to propose none ",
+         "leave out --speculative dspark");
+  }
   if (*flags.num_tokens_option) {
     fail(ErrorCode::kInvalidArgument, "--num-speculative-tokens needs --speculative dspark");
   }
   return 0;
 }
 
-EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const Config& config) {
+std::shared_ptr<const CalibrationProfile> load_profile(const SpeculationFlags& flags, const ModelFiles& files,
+                                                       const RunnerOptions& options) {
+  if (flags.profile.empty()) return nullptr;
+  if (speculative_tokens(flags) == 0) {
+    fail(ErrorCode::kInvalidArgument, "--dspark-profile needs --speculative dspark");
+  }
+  auto profile = std::make_shared<const CalibrationProfile>(read_profile(flags.profile));
+  const auto refusal = identity_refusal(*profile, profile_identity(files, options, FOLIO_VERSION), flags.profile);
+  if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
+  return profile;
+}
+
+EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const ModelFiles& files) {
+  const Config& config = files.checkpoint.config();
   EngineSetup setup{.runner = runner_options(model), .engine = flags.config};
   const bool asked = flags.encoder_replay_option->count() > 0;
   if (flags.exact && asked && flags.encoder_replay) {
@@ -114,6 +140,7 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
   setup.runner.max_num_seqs = flags.config.max_num_seqs;
   setup.runner.num_speculative_tokens = setup.engine.num_speculative_tokens = speculative_tokens(flags.speculation);
   setup.engine.forced_acceptance_length = forced_length(flags.speculation);
+  setup.engine.profile = load_profile(flags.speculation, files, setup.runner);
   setup.runner.max_head_rows = flags.config.max_num_seqs * (1 + setup.runner.num_speculative_tokens);
   setup.engine.max_num_batched_tokens = setup.runner.max_rows;
   setup.engine.decoder_replay = flags.decoder_replay && !flags.exact;

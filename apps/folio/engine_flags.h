@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <string>
 
+#include "engine/calibration_profile.h"
 #include "engine/engine_config.h"
 #include "model_flags.h"
 
@@ -13,6 +14,7 @@ struct SpeculationFlags {
   std::string method = "none";
   int32_t num_tokens = 5;
   double acceptance_length = 0, acceptance_rate = 0;
+  std::string profile;  // file of a calibration profile; "": verification of a fixed width
   // Given or not.
   CLI::Option* num_tokens_option = nullptr;
   CLI::Option* acceptance_length_option = nullptr;
@@ -39,14 +41,19 @@ void add_speculation_flags(CLI::App& command, SpeculationFlags& flags);
 // go together.
 int32_t speculative_tokens(const SpeculationFlags& flags);
 
+// The calibration profile that the flags name, null if none: read and held against the model and the machine, before a
+// weight is read. Throws Error(kNotFound, kInvalidArgument) with every reason why it does not hold.
+std::shared_ptr<const CalibrationProfile> load_profile(const SpeculationFlags& flags, const ModelFiles& files,
+                                                       const RunnerOptions& options);
+
 // What an engine is made of. Changed by who knows more than the flags say, then checked.
 struct EngineSetup {
   RunnerOptions runner;
   EngineConfig engine;
 };
 
-// What the parsed flags of model and engine mean for a model. Throws Error(kInvalidArgument, kUnsupported).
-EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const Config& config);
+// What the parsed flags of model and engine mean for a model. Throws Error(kInvalidArgument, kUnsupported, kNotFound).
+EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const ModelFiles& files);
 
 // Throws Error(kInvalidArgument) with every reason why the setup cannot work; reads no weight.
 void check_setup(const EngineSetup& setup, const Config& config);

@@ -98,8 +98,8 @@ struct Report {
 };
 
 // Request memory for this request alone, at least one token of answer.
-EngineSetup setup_for(const Flags& flags, const Config& config, int64_t prompt) {
-  EngineSetup setup = engine_setup(flags.model, flags.engine, config);
+EngineSetup setup_for(const Flags& flags, const ModelFiles& files, int64_t prompt) {
+  EngineSetup setup = engine_setup(flags.model, flags.engine, files);
   RunnerOptions& runner = setup.runner;
   runner.max_num_seqs = setup.engine.max_num_seqs = 1;
   runner.max_head_rows = 1 + runner.num_speculative_tokens;
@@ -155,7 +155,7 @@ void run(const Flags& flags) {
   request->logprobs = std::max(flags.logprobs, flags.prompt_logprobs);
   request->wants_prompt_rows = flags.prompt_logprobs_option->count() > 0;
   check_sampling(*request, config.vocab_size);
-  const EngineSetup setup = setup_for(flags, config, std::ssize(prompt));
+  const EngineSetup setup = setup_for(flags, files, std::ssize(prompt));
   check_setup(setup, config);
   ModelRunner runner(files, setup.runner);
   Engine engine(runner, setup.engine);

@@ -109,7 +109,7 @@ void serve(const Flags& flags) {
 
   const std::string dir = model_dir(flags.model);
   const ModelFiles files = ModelFiles::open(dir);
-  EngineSetup setup = engine_setup(flags.model, flags.engine, files.checkpoint.config());
+  EngineSetup setup = engine_setup(flags.model, flags.engine, files);
   setup.runner.cached_requests = setup.runner.max_num_seqs;
   check_setup(setup, files.checkpoint.config());
   ModelRunner runner(files, setup.runner);

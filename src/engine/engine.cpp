@@ -127,7 +127,9 @@ void Engine::report() {
   stats.host_seconds = core_.stats().host_seconds;
   stats.run_seconds = core_.stats().run_seconds;
   stats.draft_seconds = core_.stats().draft_seconds;
+  stats.verify_seconds = core_.stats().verify_seconds;
   stats.num_speculative_tokens = core_.config().num_speculative_tokens;
+  stats.dynamic_verification = core_.config().profile != nullptr;
   stats.speculation = scheduled.speculation;
   const std::lock_guard lock(mutex_);
   stats_ = stats;

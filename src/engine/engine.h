@@ -33,7 +33,9 @@ struct EngineStats {
   double host_seconds = 0;  // of the engine in all steps, beside the model
   double run_seconds = 0;   // of the model, without the draft head
   double draft_seconds = 0;
+  double verify_seconds = 0;           // of run_seconds: steps that verified drafts
   int32_t num_speculative_tokens = 0;  // of the configuration
+  bool dynamic_verification = false;   // it has a calibration profile
   SpeculationStats speculation;
   double host_seconds_per_step() const { return steps > 0 ? host_seconds / static_cast<double>(steps) : 0; }
 };

@@ -2,9 +2,25 @@
 
 #include "base/error.h"
 #include "cache/state_transfer.h"
+#include "engine/calibration_profile.h"
 #include "engine/speculation.h"
 
 namespace folio {
+namespace {
+
+template <typename Refuse>
+void check_profile(const EngineConfig& config, const Refuse& refuse) {
+  if (config.num_speculative_tokens == 0) return refuse("--dspark-profile needs --speculative dspark");
+  if (config.forced_acceptance_length != 0) {
+    refuse(
+        "--dspark-profile chooses what to verify by what is accepted, which forced acceptance decides: leave one out");
+  }
+  if (const auto refusal = profile_refusal(*config.profile)) refuse("--dspark-profile: " + *refusal);
+  const auto refusal = coverage_refusal(*config.profile, config.num_speculative_tokens, config.max_num_seqs);
+  if (refusal) refuse(*refusal);
+}
+
+}  // namespace
 
 EngineConfig resolve(EngineConfig config, const Config& model, const Topology& topology, const Geometry& geometry) {
   std::string reasons;
@@ -32,6 +48,7 @@ EngineConfig resolve(EngineConfig config, const Config& model, const Topology& t
     const auto refusal = forced_refusal(config.forced_acceptance_length, config.num_speculative_tokens);
     if (refusal) refuse(*refusal);
   }
+  if (config.profile != nullptr) check_profile(config, refuse);
   if (config.depth != 1 && config.depth != 2) refuse(concat("depth ", config.depth, " must be 1 or 2"));
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
   return config;

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "cache/geometry.h"
 #include "model/topology.h"
 
 namespace folio {
+
+struct CalibrationProfile;
 
 struct EngineConfig {
   int32_t max_num_seqs = 64;
@@ -20,6 +23,8 @@ struct EngineConfig {
   int64_t state_checkpoint_interval = 8192;  // tokens between images
   int32_t num_speculative_tokens = 0;        // drafts of a decode step; 0: no speculation
   double forced_acceptance_length = 0;       // for measurements: mean tokens of a verification; 0: not forced
+  // Verification is dynamic; null: all drafts are verified.
+  std::shared_ptr<const CalibrationProfile> profile = nullptr;
   bool poison = false;  // for tests: pages and slots hold NaN patterns at first and from when they are free again
 };
 

@@ -1,5 +1,7 @@
 #include "engine/engine_core.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/hidden_rows.h"
@@ -59,11 +61,19 @@ bool EngineCore::advance() {
   build(scheduled, builder);
   const Step step = builder.step();
   HiddenRows hidden(scheduled);
+  const double before = stats_.run_seconds;
   const StepOutputs outputs = run(copies, &step, hidden.wanted() ? &hidden : nullptr);
+  const bool verifies = std::ranges::any_of(scheduled.spans, [](const ScheduledSpan& s) { return s.drafts > 0; });
+  if (verifies) stats_.verify_seconds += stats_.run_seconds - before;
   const DraftOutputs drafts = draft(step);
   // A device would download these behind the step; the host looks at them when the step is taken back.
-  InFlight flight{
-      .step = std::move(scheduled), .sampled = {}, .logprobs = {}, .top = {}, .committed = {}, .drafts = {}};
+  InFlight flight{.step = std::move(scheduled),
+                  .sampled = {},
+                  .logprobs = {},
+                  .top = {},
+                  .committed = {},
+                  .drafts = {},
+                  .confidences = {}};
   if (flight.step.head_rows > 0) {
     flight.sampled.assign(outputs.sampled, outputs.sampled + flight.step.head_rows);
     flight.logprobs.assign(outputs.logprobs, outputs.logprobs + flight.step.head_rows);
@@ -71,6 +81,7 @@ bool EngineCore::advance() {
     if (flight.step.top) flight.top.assign(outputs.top, outputs.top + flight.step.head_rows * kMaxTopLogprobs);
   }
   flight.drafts.assign(drafts.tokens, drafts.tokens + step.draft.rows());
+  flight.confidences.assign(drafts.confidences, drafts.confidences + step.draft.rows());
   in_flight_.push_back(std::move(flight));
   if (std::ssize(in_flight_) >= config_.depth) accept_oldest();
   return true;
@@ -108,7 +119,8 @@ void EngineCore::accept_oldest() {
                                 .logprobs = done.logprobs.data(),
                                 .top = done.step.top ? done.top.data() : nullptr,
                                 .committed = done.committed.data(),
-                                .drafts = done.drafts.data()});
+                                .drafts = done.drafts.data(),
+                                .confidences = done.confidences.data()});
 }
 
 void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {

@@ -16,6 +16,7 @@ class EngineCore {
     double host_seconds = 0;  // in scheduling, building and taking back steps
     double run_seconds = 0;   // in the model and the copies, without the draft head
     double draft_seconds = 0;
+    double verify_seconds = 0;  // of run_seconds: steps that verified drafts
   };
 
   // `runner` must outlive it, with room for the configuration's rows, requests and steps. Throws
@@ -45,6 +46,7 @@ class EngineCore {
     std::vector<TopLogprob> top;
     std::vector<int32_t> committed;
     std::vector<int32_t> drafts;
+    std::vector<float> confidences;
   };
   void build(const ScheduledStep& step, StepBuilder& builder) const;
   // The span of a request in a step, without its rows.

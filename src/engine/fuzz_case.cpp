@@ -3,8 +3,33 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/calibration_profile.h"
 
 namespace folio {
+namespace {
+
+// Costs of no machine: rows that are nearly free up to a knee and dear behind it, or the other way round, and draft
+// heads from cheap to hopeless, so that verifications are long, short and left out and drafting stops and goes on.
+std::shared_ptr<const CalibrationProfile> synthetic_profile(Dice& dice, int32_t width, int32_t seqs) {
+  const std::vector<double> slopes = {0, 0.01, 0.05, 0.2};
+  auto profile = std::make_shared<CalibrationProfile>();
+  profile->draft_width = width;
+  profile->max_num_seqs = seqs;
+  const int64_t rows = int64_t{seqs} * (width + 1), knee = dice.roll(1, rows);
+  const double before = dice.pick(slopes), behind = dice.pick(slopes), draft = dice.pick(slopes);
+  double seconds = 1;
+  for (int64_t row = 0; row <= rows; ++row) {
+    profile->costs.steps_per_second.push_back(1 / seconds);
+    seconds += row < knee ? before : behind;
+  }
+  for (int32_t requests = 0; requests <= seqs; ++requests) {
+    profile->costs.draft_seconds.push_back(0.01 + draft * (1 + requests));
+  }
+  for (int32_t i = 0; i < width; ++i) profile->temperatures.push_back(0.25 * static_cast<double>(dice.roll(1, 8)));
+  return profile;
+}
+
+}  // namespace
 
 FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len) {
   const auto window = static_cast<int32_t>(config.sliding_window);
@@ -33,6 +58,9 @@ FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len)
   if (drafts && !dice.one_in(3)) {
     engine.num_speculative_tokens = static_cast<int32_t>(dice.roll(1, config.dspark_block_size));
     runner.num_speculative_tokens = engine.num_speculative_tokens;
+    if (dice.one_in(2)) {
+      engine.profile = synthetic_profile(dice, engine.num_speculative_tokens, engine.max_num_seqs);
+    }
   }
   engine.long_prefill_token_threshold = static_cast<int32_t>(dice.one_in(3) ? dice.roll(1, 2 * window) : 0);
   engine.mix_prefill_and_decode = !dice.one_in(3);
@@ -57,7 +85,8 @@ std::string describe(const FuzzCase& fuzz_case) {
                 " heads, threshold ", engine.long_prefill_token_threshold, ", depth ", engine.depth, ", mixed ",
                 engine.mix_prefill_and_decode, ", prefix cache ", engine.prefix_cache, ", decoder replay ",
                 engine.decoder_replay, ", encoder replay ", engine.encoder_replay, ", interval ",
-                engine.state_checkpoint_interval, ", ", engine.num_speculative_tokens, " drafts");
+                engine.state_checkpoint_interval, ", ", engine.num_speculative_tokens,
+                engine.profile != nullptr ? " drafts by a profile" : " drafts");
 }
 
 PolicyVerdict CountingPolicy::accept(int32_t id) {

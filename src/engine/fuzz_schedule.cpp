@@ -101,6 +101,18 @@ class Trial {
     return request.frequency_penalty != 0 || request.presence_penalty != 0 || request.repetition_penalty != 1;
   }
 
+  void count_lengths(const SpeculationStats& speculation) {
+    if (case_.engine.num_speculative_tokens == 0) return;
+    ++met_[case_.engine.profile != nullptr ? "schedules with dynamic verification"
+                                           : "schedules with fixed verification"];
+    if (case_.engine.profile == nullptr) return;
+    met_["steps without drafting since it did not pay"] += speculation.skipped_steps;
+    const auto width = static_cast<size_t>(case_.engine.num_speculative_tokens);
+    for (size_t length = 0; length < speculation.lengths.size() && length < width; ++length) {
+      met_[length == 0 ? "blocks of drafts left out" : "blocks of drafts cut short"] += speculation.lengths[length];
+    }
+  }
+
   void count() {
     const Scheduler::Stats& stats = probe_.core().scheduler().stats();
     const BlockManager& blocks = probe_.core().blocks();
@@ -110,6 +122,7 @@ class Trial {
     met_["preempted requests resumed from their state"] += blocks.stats().resumed;
     met_["kept states lost"] += blocks.stats().paused_lost;
     met_["verifications"] += stats.speculation.verifications;
+    count_lengths(stats.speculation);
     met_["drafts accepted"] += stats.speculation.accepted_tokens();
     met_["drafts rejected"] += stats.speculation.drafted_tokens() - stats.speculation.accepted_tokens();
     met_["aborted"] += stats.aborted;

@@ -51,11 +51,13 @@ struct RequestState {
   int32_t choice;
   RequestStatus status = RequestStatus::kWaiting;
 
-  std::vector<int32_t> tokens;  // prompt and what has been sampled and reached the host
-  int64_t computed = 0;         // positions whose rows have been enqueued
-  int32_t in_flight = 0;        // samples enqueued that have not reached the host
-  int32_t spans_in_flight = 0;  // scheduled spans whose step has not come back
-  std::vector<int32_t> drafts;  // proposed behind the last of `tokens`
+  std::vector<int32_t> tokens;     // prompt and what has been sampled and reached the host
+  int64_t computed = 0;            // positions whose rows have been enqueued
+  int32_t in_flight = 0;           // samples enqueued that have not reached the host
+  int32_t spans_in_flight = 0;     // scheduled spans whose step has not come back
+  std::vector<int32_t> drafts;     // proposed behind the last of `tokens`
+  std::vector<float> confidences;  // of the drafts (model/step.h)
+  int32_t verify_length = 0;       // drafts that the next step verifies if nothing is in their way
   int64_t prompt_length() const { return std::ssize(request->prompt); }
   int64_t generated() const { return std::ssize(tokens) - prompt_length(); }
   // Rows that must run before the next sample: 1 in decode, more while the host knows tokens that have not run.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/calibration_profile.h"
 
 namespace folio {
 namespace {
@@ -99,6 +100,7 @@ ScheduledStep Scheduler::schedule() {
     admit_waiting(step, budget);
     if (step.spans.empty()) schedule_decodes(step, budget);
   }
+  if (config_.profile != nullptr) skip_drafting(step);
   for (const ScheduledSpan& span : step.spans) ++span.state->spans_in_flight;
   return step;
 }
@@ -124,15 +126,19 @@ bool Scheduler::may_decode(const RequestState& state) const {
 void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
   // Preemption changes running_, so walk a copy.
   const std::vector<RequestState*> order = running_;
+  std::vector<RequestState*> decoding;
+  std::ranges::copy_if(order, std::back_inserter(decoding), [&](const auto* state) { return may_decode(*state); });
+  if (config_.profile != nullptr) plan_drafts(decoding);
   // Drafts take what is left when everybody has a row.
-  auto others = std::ranges::count_if(order, [&](const RequestState* state) { return may_decode(*state); });
-  for (RequestState* state : order) {
+  int64_t others = std::ssize(decoding);
+  for (RequestState* state : decoding) {
     if (!may_decode(*state) || budget == 0) continue;
     if (step.head_rows == max_head_rows_) return;
     --others;
     const int64_t room = std::max<int64_t>(1, std::min(budget, max_head_rows_ - step.head_rows) - others);
     const ScheduledSpan span = decode_span(*state, step, room);
     if (span.rows == 0) continue;
+    if (!state->drafts.empty() && tokens_left(*state) > 1) stats_.speculation.add_length(span.drafts);
     step.spans.push_back(span);
     step.head_rows += span.rows;
     step.deltas += state->lists.deltas(state->generated() + state->in_flight, span.drafts);
@@ -143,6 +149,30 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
     budget -= span.rows;
     stats_.decode_rows += span.rows;
   }
+}
+
+void Scheduler::plan_drafts(const std::vector<RequestState*>& decoding) {
+  if (decoding.empty()) return;
+  std::vector<std::vector<double>> outlook;
+  int64_t drafted = 0;
+  for (const RequestState* state : decoding) {
+    const auto usable = std::min(std::ssize(state->drafts), std::max<int64_t>(0, tokens_left(*state) - 1));
+    const std::span<const float> confidences(state->confidences);
+    outlook.push_back(survivals(confidences.first(static_cast<size_t>(usable)), config_.profile->temperatures));
+    drafted += usable > 0;
+  }
+  if (drafted == 0) return;
+  const StepCosts& costs = config_.profile->costs;
+  const VerifyPlan plan = plan_verification(outlook, costs);
+  for (size_t i = 0; i < decoding.size(); ++i) decoding[i]->verify_length = plan.lengths[i];
+  controller_.observe(plan.gain_seconds, costs.drafting_seconds(drafted), costs.forward_seconds(std::ssize(decoding)));
+}
+
+void Scheduler::skip_drafting(ScheduledStep& step) {
+  const bool any = std::ranges::any_of(step.spans, &ScheduledSpan::drafting);
+  if (!any || controller_.next_step_drafts()) return;
+  for (ScheduledSpan& span : step.spans) span.drafting = false;
+  ++stats_.speculation.skipped_steps;
 }
 
 ScheduledSpan Scheduler::decode_span(RequestState& state, const ScheduledStep& step, int64_t room) {
@@ -171,7 +201,7 @@ ScheduledSpan Scheduler::decode_span(RequestState& state, const ScheduledStep& s
 
 int32_t Scheduler::usable_drafts(const RequestState& state, const ScheduledStep& step, int64_t room) const {
   if (state.drafts.empty()) return 0;
-  int64_t drafts = std::min({std::ssize(state.drafts), tokens_left(state) - 1, room - 1});
+  int64_t drafts = std::min({int64_t{state.verify_length}, tokens_left(state) - 1, room - 1});
   const int64_t block = geometry_.inputs().block_size, border = (state.computed / block + 1) * block;
   if (state.computed + 1 + drafts > border && blocks_.wants_image(state, border)) drafts = border - state.computed - 1;
   const auto count = static_cast<int32_t>(drafts);
@@ -302,8 +332,7 @@ bool Scheduler::preempt_youngest() {
 void Scheduler::reverse_running() { std::reverse(running_.begin(), running_.end()); }
 
 void Scheduler::accept(const ScheduledStep& step, const StepSamples& samples) {
-  int64_t head = 0;
-  const int32_t* drafts = samples.drafts;
+  int64_t head = 0, blocks = 0;
   for (size_t i = 0; i < step.spans.size(); ++i) {
     const ScheduledSpan& span = step.spans[i];
     RequestState& state = *span.state;
@@ -323,15 +352,22 @@ void Scheduler::accept(const ScheduledStep& step, const StepSamples& samples) {
     --state.in_flight;
     const int64_t committed = span.drafts > 0 ? samples.committed[i] : span.rows;
     state.computed -= span.rows - committed;
-    state.drafts.clear();
     take_samples(span, committed, samples, head);
     head += 1 + span.drafts;
-    if (!span.drafting) continue;
-    state.drafts.assign(drafts, drafts + config_.num_speculative_tokens);
-    drafts += config_.num_speculative_tokens;
+    take_drafts(span, samples, blocks);
+    blocks += span.drafting ? 1 : 0;
   }
   reap_cancelled();
   erase_finished();
+}
+
+// The drafts behind what the span has sampled, number `block` of the step's; none if it did not draft.
+void Scheduler::take_drafts(const ScheduledSpan& span, const StepSamples& samples, int64_t block) {
+  RequestState& state = *span.state;
+  const int32_t width = span.drafting ? config_.num_speculative_tokens : 0;
+  state.drafts.assign(samples.drafts + block * width, samples.drafts + (block + 1) * width);
+  state.confidences.assign(samples.confidences + block * width, samples.confidences + (block + 1) * width);
+  state.verify_length = width;
 }
 
 // The samples of the committed rows, of which `head` is the first, one by one: any may end the request.

@@ -11,6 +11,7 @@
 #include "engine/block_manager.h"
 #include "engine/replay.h"
 #include "engine/speculation.h"
+#include "engine/verify_schedule.h"
 
 namespace folio {
 
@@ -42,6 +43,7 @@ struct StepSamples {
   const TopLogprob* top = nullptr;     // [head rows, kMaxTopLogprobs]; null if no row reports any
   const int32_t* committed = nullptr;  // [spans] rows that were committed; read for spans with drafts
   const int32_t* drafts = nullptr;     // [drafting spans, num_speculative_tokens]
+  const float* confidences = nullptr;  // of the drafts
 };
 
 class Scheduler {
@@ -90,12 +92,17 @@ class Scheduler {
   void erase_finished();
   void schedule_decodes(ScheduledStep& step, int64_t& budget);
   bool may_decode(const RequestState& state) const;
+  // With a profile: how many of its drafts each of these requests, which decode in one step, verifies.
+  void plan_drafts(const std::vector<RequestState*>& decoding);
+  // With a profile: whether the requests of the step draft at all.
+  void skip_drafting(ScheduledStep& step);
   // The decode span of a state that may have up to `room` rows, drafts included; no rows without pages for it.
   ScheduledSpan decode_span(RequestState& state, const ScheduledStep& step, int64_t room);
   int32_t usable_drafts(const RequestState& state, const ScheduledStep& step, int64_t room) const;
   // Tokens that may still come after the samples in flight.
   int64_t tokens_left(const RequestState& state) const;
   bool wants_drafts(const RequestState& state) const;
+  void take_drafts(const ScheduledSpan& span, const StepSamples& samples, int64_t block);
   void schedule_prefills(ScheduledStep& step, int64_t& budget);
   void admit_waiting(ScheduledStep& step, int64_t& budget);
   void fork_siblings(RequestState& parent);
@@ -119,6 +126,7 @@ class Scheduler {
   States states_;   // owns all
   std::deque<RequestState*> waiting_;
   std::vector<RequestState*> running_;  // oldest first
+  DraftController controller_;
   Stats stats_;
 };
 

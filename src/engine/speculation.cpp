@@ -21,6 +21,12 @@ void SpeculationStats::add(int32_t drafts, int32_t accepted_drafts) {
   for (size_t i = 0; i < static_cast<size_t>(accepted_drafts); ++i) ++accepted[i];
 }
 
+void SpeculationStats::add_length(int32_t drafts) {
+  const auto length = static_cast<size_t>(drafts);
+  if (lengths.size() <= length) lengths.resize(length + 1);
+  ++lengths[length];
+}
+
 int64_t SpeculationStats::drafted_tokens() const { return std::reduce(drafted.begin(), drafted.end()); }
 int64_t SpeculationStats::accepted_tokens() const { return std::reduce(accepted.begin(), accepted.end()); }
 

@@ -13,8 +13,11 @@ namespace folio {
 struct SpeculationStats {
   int64_t verifications = 0;
   std::vector<int64_t> drafted, accepted;  // by position in the block, of as many as ever were
+  std::vector<int64_t> lengths;            // blocks of use by how many of their drafts were verified, 0 and up
+  int64_t skipped_steps = 0;               // in which nobody drafted since it did not pay
 
   void add(int32_t drafts, int32_t accepted_drafts);
+  void add_length(int32_t drafts);
   int64_t drafted_tokens() const;
   int64_t accepted_tokens() const;
   // Tokens that a verification gave on average: the accepted drafts and the one behind them; 0 without any.
