@@ -35,7 +35,7 @@ class AnswerSink final : public Sink {
     news_.tokens.push_back(token.id);
     changed_.notify_one();
   }
-  void on_prefill(int32_t, int64_t done) override {
+  void on_prefill(int32_t, int64_t done, const Usage&) override {
     const std::lock_guard lock(mutex_);
     news_.prefilled = done;
     changed_.notify_one();

@@ -103,7 +103,7 @@ class FileSink final : public Sink {
   }
 
   void on_token(int32_t, const TokenOutput&) override {}
-  void on_prefill(int32_t, int64_t done) override { rows_ = done; }
+  void on_prefill(int32_t, int64_t done, const Usage&) override { rows_ = done; }
   void on_hidden_rows(const std::string& tensor, int64_t position, std::span<const bf16> rows) override {
     guarded([&] {
       int64_t& done = done_[tensor];

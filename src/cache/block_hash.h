@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace folio {
@@ -37,6 +38,10 @@ BlockHash chain_root(Chain chain);
 // lie. 0 if none touches it.
 uint64_t image_seed(std::span<const ImageSpan> images, int64_t begin, int64_t end);
 
+// What a salt contributes to every block of a request: requests share pages only with those of an equal salt. 0 for "",
+// never otherwise.
+uint64_t salt_seed(std::string_view salt);
+
 BlockHash block_hash(const BlockHash& parent, std::span<const int32_t> tokens, uint64_t seed);
 using BlockHashFunction = BlockHash (*)(const BlockHash& parent, std::span<const int32_t> tokens, uint64_t seed);
 
@@ -44,7 +49,8 @@ using BlockHashFunction = BlockHash (*)(const BlockHash& parent, std::span<const
 class BlockHashes {
  public:
   // `function` is replaced only by tests of what happens when hashes collide.
-  explicit BlockHashes(int32_t block_size, std::vector<ImageSpan> images = {}, BlockHashFunction function = block_hash);
+  explicit BlockHashes(int32_t block_size, std::vector<ImageSpan> images = {}, BlockHashFunction function = block_hash,
+                       uint64_t salt = 0);
 
   // `tokens`: all tokens of the request so far, from the first. Hashes the full blocks that are not hashed yet; what
   // was hashed must not have changed.
@@ -64,6 +70,7 @@ class BlockHashes {
   int32_t block_size_;
   std::vector<ImageSpan> images_;
   BlockHashFunction function_;
+  uint64_t salt_;                              // of salt_seed()
   std::vector<BlockHash> chains_[kNumChains];  // the root, then one hash per block
   std::vector<uint64_t> seeds_;
 };

@@ -53,6 +53,22 @@ TEST(BlockHash, NamesParentTokensSeedAndChain) {
   EXPECT_EQ(block_hash(root, tokens, 0), hashes[2]);
 }
 
+TEST(BlockHashes, EverySaltHasItsOwn) {
+  const std::vector<int32_t> tokens = tokens_of({1, 2}, 0);
+  const auto salted = [&](std::string_view salt) {
+    BlockHashes hashes(kBlock, {}, block_hash, salt_seed(salt));
+    hashes.extend(tokens);
+    return hashes;
+  };
+  EXPECT_EQ(salted("").hash(Chain::kExact, 1), hashes_of(tokens).hash(Chain::kExact, 1));
+  EXPECT_EQ(salted("a").hash(Chain::kExact, 1), salted("a").hash(Chain::kExact, 1));
+  for (const int64_t block : {0, 1}) {
+    EXPECT_NE(salted("a").hash(Chain::kExact, block), salted("").hash(Chain::kExact, block));
+    EXPECT_NE(salted("a").hash(Chain::kExact, block), salted("b").hash(Chain::kExact, block));
+    EXPECT_NE(salted("a").seed(block), salted("").seed(block));
+  }
+}
+
 TEST(BlockHashes, GrowOneFullBlockAtATime) {
   const std::vector<int32_t> tokens = tokens_of({1, 2, 3}, 5);
   BlockHashes grown(kBlock);

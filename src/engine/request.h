@@ -72,8 +72,11 @@ class Sink {
   virtual void on_hidden_rows(const std::string& tensor, int64_t position, std::span<const bf16> rows) {
     static_cast<void>(tensor), static_cast<void>(position), static_cast<void>(rows);
   }
-  // The first `done` tokens of the prompt have run; called before the first token, again after a preemption.
-  virtual void on_prefill(int32_t choice, int64_t done) { static_cast<void>(choice), static_cast<void>(done); }
+  // The first `done` tokens of the prompt have run; called before the first token, again after a preemption. Of `usage`
+  // is known what the prefix cache gave.
+  virtual void on_prefill(int32_t choice, int64_t done, const Usage& usage) {
+    static_cast<void>(choice), static_cast<void>(done), static_cast<void>(usage);
+  }
 };
 
 constexpr int32_t kMaxChoices = 128;
@@ -94,8 +97,9 @@ struct Request {
   int64_t max_tokens = 128;
   std::vector<int32_t> stop_ids;  // beside the end of sentence; the stop token is part of the output; kMaxStopIds
   bool ignore_eos = false;
-  int32_t choices = 1;  // n, at most kMaxChoices: siblings that share the prompt; choice i samples with seed + i
-  bool exact = false;   // no decoder replay, prefix hits only where they are exact
+  int32_t choices = 1;     // n, at most kMaxChoices: siblings that share the prompt; choice i samples with seed + i
+  bool exact = false;      // no decoder replay, prefix hits only where they are exact
+  std::string cache_salt;  // pages are shared among requests with equal salts alone
   bool wants_prompt_rows = false;  // every prompt row through the head; implies exact, reads no prefix
   // Hidden states of the prompt to report (hidden_rows.h): "tap.L", the mean over the streams of what enters layer L,
   // and "hidden", what the head's norm sees. Implies exact, reads no prefix; with one choice only.

@@ -40,7 +40,7 @@ struct RequestState {
         request(std::move(the_request)),
         choice(the_choice),
         tokens(request->prompt),
-        hashes(block_size),
+        hashes(block_size, {}, block_hash, salt_seed(request->cache_salt)),
         sampling(request->sampling),
         lists(*request) {
     sampling.seed += static_cast<uint64_t>(choice);

@@ -343,7 +343,8 @@ void Scheduler::accept(const ScheduledStep& step, const StepSamples& samples) {
       head += given;
     }
     if (state.generated() == 0 && state.status == RequestStatus::kRunning && !state.cancelled) {
-      state.request->sink->on_prefill(state.choice, std::min(span.begin + span.rows, state.prompt_length()));
+      state.request->sink->on_prefill(state.choice, std::min(span.begin + span.rows, state.prompt_length()),
+                                      state.usage);
     }
     if (!span.samples) {
       if (state.status == RequestStatus::kRunning) blocks_.computed(state, span.begin + span.rows);

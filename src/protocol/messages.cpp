@@ -147,7 +147,7 @@ void parse_assistant(const Json& json, Message& message, const std::string& fiel
     message.reasoning = *reasoning->string();
   }
   message.tool_calls = parse_calls(json, field);
-  message.open = flag_of(json, "wo_eos", field) || flag_of(json, "prefix", field);
+  message.open = flag_of(json, "wo_eos", field);
 }
 
 Message parse_message(const Json& json, DeveloperRole developer, const std::string& field) {
@@ -206,7 +206,10 @@ std::vector<Message> parse_messages(const Json& messages, DeveloperRole develope
   std::vector<Message> parsed;
   parsed.reserve(messages.array()->size());
   for (size_t i = 0; i < messages.array()->size(); ++i) {
-    parsed.push_back(parse_message((*messages.array())[i], developer, at(field, i)));
+    const Json& message = (*messages.array())[i];
+    parsed.push_back(parse_message(message, developer, at(field, i)));
+    const bool prefix = message.object() != nullptr && flag_of(message, "prefix", at(field, i));
+    if (prefix && i + 1 == messages.array()->size()) parsed.back().open = parsed.back().role == Role::kAssistant;
   }
   return parsed;
 }

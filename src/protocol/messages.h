@@ -44,7 +44,7 @@ struct Message {
   std::vector<Tool> tools;              // system, developer
   std::optional<Json> response_format;  // system, developer
   std::string task;                     // "" or what check_task accepts; user, system
-  bool open = false;                    // assistant: the turn is unfinished ("wo_eos", "prefix")
+  bool open = false;                    // assistant: the turn is unfinished ("wo_eos"; at the end also "prefix")
 };
 
 // Throws FieldError, naming `field`, unless `task` is action, query, authority, domain, title or read_url.

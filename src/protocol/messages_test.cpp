@@ -80,6 +80,8 @@ TEST(Messages, AcceptsWhatClientsSend) {
   EXPECT_EQ(message(R"({"role":"assistant","reasoning_content":"a","reasoning":"b"})").reasoning, "a");
   EXPECT_EQ(message(R"({"role":"assistant","reasoning_content":"","reasoning":{"effort":"x"}})").reasoning, "");
   EXPECT_TRUE(message(R"({"role":"assistant","content":"x","prefix":true})").open);
+  const auto older = messages(R"([{"role":"assistant","content":"x","prefix":true},{"role":"user","content":"y"}])");
+  EXPECT_FALSE(older[0].open);  // what was a prefix once is a finished turn by now
   EXPECT_TRUE(message(R"({"role":"assistant","content":"x","wo_eos":true})").open);
   EXPECT_FALSE(message(R"({"role":"assistant","content":"x","prefix":null,"mask":1,"refusal":null})").open);
   EXPECT_EQ(message(R"({"role":"user","content":["a",{"type":"input_text","text":"b"}]})").content.size(), 2u);

@@ -19,6 +19,8 @@ class Answer {
 
   // The events before the first token. Not called for replies that are not streamed.
   virtual void begin(std::string& out) { static_cast<void>(out); }
+  // Some of a prompt has run, `cached` tokens of it came from the prefix cache. Before its first token, if at all.
+  virtual void on_prefill(int32_t prompt, int64_t cached) { static_cast<void>(prompt), static_cast<void>(cached); }
   // The tokens 1 .. n-1 of a prompt, before its first token.
   virtual void on_prompt(int32_t prompt, const std::vector<TokenNews>& tokens) {
     static_cast<void>(prompt), static_cast<void>(tokens);

@@ -25,7 +25,8 @@ ReplyJson AnthropicAnswer::message(ReplyJson content, const ReplyJson& reason, c
 
 void AnthropicAnswer::begin(std::string& out) {
   TotalUsage usage;
-  usage.prompt_tokens = options_.prompt_tokens;  // what of it was cached is known at the end
+  usage.prompt_tokens = options_.prompt_tokens;
+  usage.cached_tokens = cached_tokens_;
   send("message_start", {{"message", message(ReplyJson::array(), nullptr, anthropic_usage(usage))}}, out);
 }
 

@@ -24,6 +24,7 @@ class AnthropicAnswer final : public Answer {
       : options_(std::move(options)), turn_(tokenizer, parser) {}
 
   void begin(std::string& out) override;
+  void on_prefill(int32_t, int64_t cached) override { cached_tokens_ = cached; }
   void on_token(int32_t choice, const TokenNews& token, std::string& out) override;
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, std::string& out) override;
   void end(std::string& out) override;
@@ -52,6 +53,7 @@ class AnthropicAnswer final : public Answer {
   ParsedAnswer answer_;
   std::vector<std::string> call_ids_;
   TotalUsage usage_;
+  int64_t cached_tokens_ = 0;  // of the prompt, as far as is known
 };
 
 }  // namespace folio

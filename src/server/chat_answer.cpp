@@ -198,6 +198,9 @@ std::string ChatAnswer::body() {
                      {"choices", std::move(choices)},
                      {"usage", openai_usage(usage_)},
                      {"system_fingerprint", nullptr}};
+  if (options_.prompt_logprobs) {
+    reply["prompt_logprobs"] = prompt_logprobs(tokenizer_, prompt_news_, *options_.prompt_logprobs);
+  }
   if (options_.return_ids) reply["prompt_token_ids"] = options_.prompt;
   return dump(reply);
 }

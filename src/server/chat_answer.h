@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct ChatAnswerOptions {
   bool stream = false, include_usage = false, continuous_usage = false;
   bool logprobs = false;
   int32_t top_logprobs = 0;
+  std::optional<int32_t> prompt_logprobs;
   bool include_reasoning = true;
   bool reasoning_alias = false;         // streams have `reasoning`, too
   bool unclosed_think_content = false;  // reasoning that the end of sentence ends becomes content
@@ -31,6 +33,7 @@ class ChatAnswer final : public Answer {
   ChatAnswer(const Tokenizer& tokenizer, ParserOptions parser, int32_t choices, ChatAnswerOptions options);
 
   void begin(std::string& out) override;
+  void on_prompt(int32_t, const std::vector<TokenNews>& tokens) override { prompt_news_ = tokens; }
   void on_token(int32_t choice, const TokenNews& token, std::string& out) override;
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, std::string& out) override;
   void end(std::string& out) override;
@@ -63,6 +66,7 @@ class ChatAnswer final : public Answer {
   const int64_t created_;
   std::string head_;  // of every chunk: {"id": ... "model": ...
   std::vector<Choice> choices_;
+  std::vector<TokenNews> prompt_news_;  // tokens 1 .. n-1 of the prompt, where they were asked for
   std::vector<Delta> deltas_;
   TotalUsage usage_;
 };

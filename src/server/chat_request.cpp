@@ -29,7 +29,7 @@ std::shared_ptr<const Grammar> compile_grammar(const ChatRequest& chat, GrammarC
   const bool has_format = spec.content != GrammarSpec::Content::kNone;
   if (!forced && !has_format) return nullptr;
   if (chat.tool_choice.kind != ToolChoice::Kind::kNone) {
-    for (const Tool& tool : chat.tools) {
+    for (const Tool& tool : declared_tools(chat)) {
       const bool wanted = chat.tool_choice.kind != ToolChoice::Kind::kNamed || tool.name == chat.tool_choice.name;
       if (wanted) spec.tools.push_back(grammar_tool(tool));
     }
@@ -47,6 +47,7 @@ void add_policies(const ChatRequest& chat, const std::shared_ptr<const Grammar>&
       if (grammar != nullptr) options.grammar = grammar->make_policy();
       parts.push_back(std::make_shared<ChatPolicy>(tokenizer, std::move(options)));
     }
+    if (chat.bad_words != nullptr) parts.push_back(std::make_shared<BadWordsPolicy>(chat.bad_words));
     if (chat.allowed_ids != nullptr) parts.push_back(std::make_shared<AllowedIdsPolicy>(chat.allowed_ids));
     if (auto policy = chain_policies(std::move(parts))) request.policies.push_back(std::move(policy));
   }
@@ -54,12 +55,23 @@ void add_policies(const ChatRequest& chat, const std::shared_ptr<const Grammar>&
 
 }  // namespace
 
+std::vector<Tool> declared_tools(const ChatRequest& chat) {
+  std::vector<Tool> tools;
+  for (const Message& message : chat.messages) {
+    const bool shown = message.role == Role::kSystem || message.role == Role::kDeveloper;
+    if (shown) tools.insert(tools.end(), message.tools.begin(), message.tools.end());
+  }
+  tools.insert(tools.end(), chat.tools.begin(), chat.tools.end());
+  return tools;
+}
+
 void check_tool_choice(const ChatRequest& chat) {
   const bool forced = calls_forced(chat.tool_choice);
-  if (forced && chat.tools.empty()) {
+  const std::vector<Tool> tools = declared_tools(chat);
+  if (forced && tools.empty()) {
     throw ApiError(400, "`tool_choice` needs `tools`: give at least one tool.", "tool_choice");
   }
-  if (chat.tool_choice.kind == ToolChoice::Kind::kNamed && find_tool(chat.tools, chat.tool_choice.name) == nullptr) {
+  if (chat.tool_choice.kind == ToolChoice::Kind::kNamed && find_tool(tools, chat.tool_choice.name) == nullptr) {
     throw ApiError(400, concat("`tool_choice`: there is no tool named \"", chat.tool_choice.name, "\" in `tools`."),
                    "tool_choice");
   }
@@ -74,7 +86,11 @@ Prompt render_chat(ChatRequest& chat, const ServedModel& model) {
   if (has_images(chat.messages)) {
     throw ApiError(400, "Images are not supported by this server: send text only.", "messages");
   }
-  if (chat.tool_choice.kind != ToolChoice::Kind::kNone) attach_tools(chat.messages, chat.tools);
+  if (chat.tool_choice.kind == ToolChoice::Kind::kNone) {
+    for (Message& message : chat.messages) message.tools.clear();
+  } else {
+    attach_tools(chat.messages, std::exchange(chat.tools, {}));
+  }
   if (model.schema_in_prompt && chat.shown_format) attach_response_format(chat.messages, *chat.shown_format);
   return render(chat.messages, {.thinking = chat.thinking, .end = chat.end});
 }
@@ -83,17 +99,19 @@ ChatPlan plan_chat(ChatRequest chat, const ApiContext& context) {
   const ServedModel& model = context.model;
   check_tool_choice(chat);
   Prompt prompt = render_chat(chat, model);
-  check_text_length(prompt.text.size(), model);
+  if (!chat.truncation) check_text_length(prompt.text.size(), model);
+  const std::vector<Tool> tools = declared_tools(chat);  // now all are of messages
   ChatPlan plan;
   plan.parser.start = prompt.answer;
-  plan.parser.calls = !chat.tools.empty() && chat.tool_choice.kind != ToolChoice::Kind::kNone;
+  plan.parser.calls = !tools.empty() && chat.tool_choice.kind != ToolChoice::Kind::kNone;
   plan.parser.stops = chat.stops.strings;
   plan.parser.include_stop = chat.stops.include;
-  plan.parser.tools = std::make_shared<const std::vector<Tool>>(chat.tools);
+  plan.parser.tools = std::make_shared<const std::vector<Tool>>(tools);
   plan.named_call = chat.tool_choice.kind == ToolChoice::Kind::kNamed;
   plan.request = std::make_shared<Request>(chat.sampling);
   Request& request = *plan.request;
   request.prompt = prompt.tokens(*model.tokenizer, model.special_in_user_text);
+  truncate_prompt(request.prompt, chat.truncation, chat.max_tokens, model.max_model_len);
   limit_tokens(request, chat.max_tokens, model.default_max_tokens, model.max_model_len);
   if (!request.ignore_eos) {
     const std::vector<int32_t> ends = chat_stop_ids(*model.tokenizer);

@@ -21,7 +21,7 @@ struct ToolChoice {
 
 struct ChatRequest {
   std::vector<Message> messages;
-  std::vector<Tool> tools;
+  std::vector<Tool> tools;  // beside those of its messages
   ToolChoice tool_choice;
   bool parallel_calls = true;
   Thinking thinking;
@@ -30,7 +30,9 @@ struct ChatRequest {
   std::optional<Json> shown_format;  // schema for the prompt
   StopFields stops;
   std::shared_ptr<const std::vector<uint64_t>> allowed_ids;
-  int64_t thinking_budget = -1;  // tokens; -1: no limit
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> bad_words;  // null: none
+  std::optional<int64_t> truncation;                                   // of the prompt, see truncate_prompt()
+  int64_t thinking_budget = -1;                                        // tokens; -1: no limit
   std::optional<int64_t> max_tokens;
   Request sampling;  // everything of a request but prompt, limits, policies and sink
 };
@@ -43,6 +45,8 @@ struct ChatPlan {
   bool named_call = false;
 };
 
+// The tools that may be called: those of the request and of its messages.
+std::vector<Tool> declared_tools(const ChatRequest& chat);
 // Throws ApiError(400) for contradictions between tools, tool choice and format.
 void check_tool_choice(const ChatRequest& chat);
 // The prompt of a chat. Throws ApiError(400), also for images.

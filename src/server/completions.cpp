@@ -30,7 +30,6 @@ struct Prompts {
 
 // The ids of a text prompt: BOS in front unless it is there or not wanted.
 std::vector<int32_t> encode_text(const std::string& text, bool add_bos, const ServedModel& model) {
-  check_text_length(text.size(), model);
   std::vector<int32_t> ids = model.tokenizer->encode(text);
   if (add_bos && (ids.empty() || ids.front() != model.bos_token_id)) ids.insert(ids.begin(), model.bos_token_id);
   return ids;
@@ -43,7 +42,9 @@ Prompts read_prompts(const Fields& fields, const ServedModel& model) {
   if (prompt == nullptr) fields.refuse("prompt", "given");
   const bool add_bos = fields.boolean("add_special_tokens").value_or(true);
   const auto suffix = fields.string("suffix");
+  const bool truncated = fields.has("truncate_prompt_tokens");
   const auto text_ids = [&](const std::string& text) {
+    if (!truncated) check_text_length(text.size(), model);
     return suffix ? encode_text(fill_in_the_middle(text, *suffix), false, model) : encode_text(text, add_bos, model);
   };
   Prompts prompts;
@@ -82,20 +83,34 @@ void check_ids(const std::vector<int32_t>& ids, const ServedModel& model) {
   }
 }
 
-std::vector<std::shared_ptr<TokenPolicy>> make_policies(const Fields& fields, const StopFields& stops,
-                                                        const ApiContext& context, int32_t choices) {
-  const ServedModel& model = context.model;
-  const auto allowed = read_allowed_ids(fields, model);
-  GrammarSpec spec;
-  read_structured_outputs(fields, spec);
+// What acts on the tokens of every prompt's answers.
+struct PolicyFields {
+  std::vector<std::string> stops;
   std::shared_ptr<const Grammar> grammar;
-  if (spec.content != GrammarSpec::Content::kNone) grammar = context.grammars.compile(spec);
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> bad_words;
+  std::shared_ptr<const std::vector<uint64_t>> allowed;
+};
+
+PolicyFields read_policies(const Fields& fields, const StopFields& stops, const ApiContext& context) {
+  PolicyFields read{.stops = stops.strings,
+                    .grammar = nullptr,
+                    .bad_words = read_bad_words(fields, context.model),
+                    .allowed = read_allowed_ids(fields, context.model)};
+  GrammarSpec spec;
+  read_format(fields, spec);
+  if (spec.content != GrammarSpec::Content::kNone) read.grammar = context.grammars.compile(spec);
+  return read;
+}
+
+std::vector<std::shared_ptr<TokenPolicy>> make_policies(const PolicyFields& fields, const Tokenizer& tokenizer,
+                                                        int32_t choices) {
   std::vector<std::shared_ptr<TokenPolicy>> policies;
   for (int32_t i = 0; i < choices; ++i) {
     std::vector<std::shared_ptr<TokenPolicy>> parts;
-    if (!stops.strings.empty()) parts.push_back(std::make_shared<StopStringPolicy>(*model.tokenizer, stops.strings));
-    if (grammar != nullptr) parts.push_back(grammar->make_policy());
-    if (allowed != nullptr) parts.push_back(std::make_shared<AllowedIdsPolicy>(allowed));
+    if (!fields.stops.empty()) parts.push_back(std::make_shared<StopStringPolicy>(tokenizer, fields.stops));
+    if (fields.grammar != nullptr) parts.push_back(fields.grammar->make_policy());
+    if (fields.bad_words != nullptr) parts.push_back(std::make_shared<BadWordsPolicy>(fields.bad_words));
+    if (fields.allowed != nullptr) parts.push_back(std::make_shared<AllowedIdsPolicy>(fields.allowed));
     if (const auto policy = chain_policies(std::move(parts))) policies.push_back(policy);
   }
   return policies;
@@ -137,15 +152,18 @@ Generation read_completion(const Json& body, const ApiContext& context) {
   common.logprobs = static_cast<int32_t>(std::min<int64_t>(common.logprobs, model.vocab_size));
   common.wants_prompt_rows = options.prompt_logprobs || (options.echo && options.logprobs);
 
+  const PolicyFields policies = read_policies(fields, stops, context);
+  const auto truncation = read_truncation(fields);
   Prompts prompts = read_prompts(fields, model);
   Generation generation{
       .id = options.id, .model = options.model, .stream = options.stream, .requests = {}, .answer = {}};
-  for (const std::vector<int32_t>& ids : prompts.ids) {
+  for (std::vector<int32_t>& ids : prompts.ids) {
     check_ids(ids, model);
+    truncate_prompt(ids, truncation, max_tokens, model.max_model_len);
     auto request = std::make_shared<Request>(common);
     request->prompt = ids;
     limit_tokens(*request, options.drop_tokens ? 1 : max_tokens, kDefaultMaxTokens, model.max_model_len);
-    request->policies = make_policies(fields, stops, context, common.choices);
+    request->policies = make_policies(policies, *model.tokenizer, common.choices);
     generation.requests.push_back(std::move(request));
   }
   options.prompts = std::move(prompts.ids);

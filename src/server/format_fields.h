@@ -13,8 +13,8 @@ namespace folio {
 // type as in responses. Returns what the model may be shown of it. Throws ApiError(400).
 std::optional<Json> read_response_format(const Json& format, const std::string& field, GrammarSpec& spec);
 
-// vLLM's "structured_outputs", of which there may be one constraint: json, json_object, regex or choice. Throws
-// ApiError(400, 501).
-void read_structured_outputs(const Fields& fields, GrammarSpec& spec);
+// The request's "response_format" or vLLM's "structured_outputs", of which there may be one constraint: json,
+// json_object, regex or choice. Returns what the model may be shown of a response format. Throws ApiError(400).
+std::optional<Json> read_format(const Fields& fields, GrammarSpec& spec);
 
 }  // namespace folio

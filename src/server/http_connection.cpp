@@ -58,14 +58,14 @@ class Outbox final : public Responder {
 
   void reply(HttpReply reply) override {
     if (done()) return;
-    pending_ += reply_head(reply, false, close_after(reply));
+    pending_ += reply_head(reply, BodyEnd::kLength, close_after(reply));
     if (!head_only_) pending_ += reply.body;
     finish();
   }
   void begin_stream(const HttpReply& head) override {
     if (done()) return;
     keep_alive_ = keep_alive_ && !http_1_0_;  // without chunks the end of the connection is the end of the body
-    pending_ += reply_head(head, !http_1_0_, close_after(head));
+    pending_ += reply_head(head, http_1_0_ ? BodyEnd::kClose : BodyEnd::kChunks, close_after(head));
     wake();
   }
   bool write(std::string_view part) override {
@@ -357,7 +357,7 @@ class Connection {
     if (refusal.status == 0) co_return false;
     ++context_.stats.bad_requests;
     const HttpReply reply = context_.handler.refuse(refusal.status, refusal.message, request.path);
-    const std::string text = reply_head(reply, false, true) + reply.body;
+    const std::string text = reply_head(reply, BodyEnd::kLength, true) + reply.body;
     error_code error;
     tcp().expires_after(duration(context_.limits.write_seconds));
     co_await asio::async_write(stream_, asio::buffer(text), no_throw(error));
@@ -417,6 +417,8 @@ awaitable<void> serve_connection(asio::ip::tcp::socket socket, asio::ssl::contex
     const auto endpoint = socket.remote_endpoint(error);
     const std::string peer = error ? "" : endpoint.address().to_string();
     socket.set_option(asio::ip::tcp::no_delay(true), error);
+    // Left to itself the kernel holds megabytes for a client that does not read.
+    socket.set_option(asio::socket_base::send_buffer_size(context.limits.send_buffer_bytes), error);
     if (tls == nullptr) {
       Connection<beast::tcp_stream> connection(context, peer, std::move(socket));
       co_await connection.serve();

@@ -89,7 +89,7 @@ std::string_view status_text(int status) {
   return "Unknown";
 }
 
-std::string reply_head(const HttpReply& reply, bool chunked, bool close) {
+std::string reply_head(const HttpReply& reply, BodyEnd end, bool close) {
   std::string head = concat("HTTP/1.1 ", reply.status, " ", status_text(reply.status), "\r\n");
   const auto add = [&](std::string_view name, std::string_view value) {
     if (!is_clean(name) || !is_clean(value)) return;
@@ -97,9 +97,9 @@ std::string reply_head(const HttpReply& reply, bool chunked, bool close) {
   };
   if (!reply.content_type.empty()) add("Content-Type", reply.content_type);
   for (const HttpHeader& header : reply.headers) add(header.name, header.value);
-  if (chunked) {
+  if (end == BodyEnd::kChunks) {
     add("Transfer-Encoding", "chunked");
-  } else if (reply.status != 204 && reply.status != 304) {
+  } else if (end == BodyEnd::kLength && reply.status != 204 && reply.status != 304) {
     add("Content-Length", std::to_string(reply.body.size()));
   }
   if (close) add("Connection", "close");

@@ -39,10 +39,16 @@ bool split_target(std::string_view target, HttpRequest& request);
 // "Not Found" for 404; "Unknown" for codes that Folio does not send.
 std::string_view status_text(int status);
 
-// Status line and headers of a reply, with the blank line. `chunked`: the body follows in chunks, its length is not
-// stated. `close`: the connection ends with this reply. Header values must not hold control characters; those that do
-// are left out.
-std::string reply_head(const HttpReply& reply, bool chunked, bool close);
+// How a client knows where the body of a reply ends.
+enum class BodyEnd : uint8_t {
+  kLength,  // its length is stated
+  kChunks,  // it comes in chunks
+  kClose,   // the connection ends with it
+};
+
+// Status line and headers of a reply, with the blank line. `close`: the connection ends with this reply. Header values
+// must not hold control characters; those that do are left out.
+std::string reply_head(const HttpReply& reply, BodyEnd end, bool close);
 
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 

@@ -15,7 +15,8 @@ struct HttpLimits {
   int64_t max_bodies_bytes = int64_t{1} << 30;  // of all bodies that are being read or answered
   uint32_t max_header_bytes = 32 << 10;
   int64_t max_connections = 8192;
-  int64_t max_buffered_bytes = int64_t{1} << 20;  // written for a client and not taken by it
+  int64_t max_buffered_bytes = int64_t{1} << 20;  // written for a client and not taken by its socket
+  int32_t send_buffer_bytes = 256 << 10;          // that the kernel holds for a client
   double header_seconds = 10;                     // from the first byte of a request to the end of its headers
   double body_seconds = 60;                       // without a byte of a body
   double idle_seconds = 75;                       // between two requests of a connection

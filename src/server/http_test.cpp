@@ -26,11 +26,12 @@ TEST(HttpMessage, Targets) {
 
 TEST(HttpMessage, HeadersOfReplies) {
   HttpReply reply{.status = 404, .body = "abc", .headers = {{"X-A", "1"}, {"X-Evil", "a\r\nSet-Cookie: b"}}};
-  const std::string head = reply_head(reply, false, true);
+  const std::string head = reply_head(reply, BodyEnd::kLength, true);
   EXPECT_EQ(head,
             "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nX-A: 1\r\nContent-Length: 3\r\n"
             "Connection: close\r\n\r\n");
-  EXPECT_NE(reply_head(reply, true, false).find("Transfer-Encoding: chunked\r\n"), std::string::npos);
+  EXPECT_NE(reply_head(reply, BodyEnd::kChunks, false).find("Transfer-Encoding: chunked\r\n"), std::string::npos);
+  EXPECT_EQ(reply_head(reply, BodyEnd::kClose, true).find("Length"), std::string::npos);
 }
 
 TEST(HttpMessage, HeadersByAnyCase) {
@@ -106,6 +107,27 @@ TEST(TokenPolicies, AChainForbidsWhatOneForbids) {
   EXPECT_EQ(bits[0], uint64_t{1} << 2);
   EXPECT_EQ(bits[1], uint64_t{1} << 6);
   EXPECT_EQ(chain_policies({nullptr}), nullptr);
+}
+
+TEST(TokenPolicies, BadWordsAreForbiddenAtTheirLastToken) {
+  BadWordsPolicy policy(
+      std::make_shared<std::vector<std::vector<int32_t>>>(std::vector<std::vector<int32_t>>{{65}, {1, 2, 3}, {2, 4}}));
+  const auto forbidden = [&] {
+    std::vector<uint64_t> bits(2, ~uint64_t{0});
+    EXPECT_TRUE(policy.mask(bits));
+    std::vector<int> ids;
+    for (int id = 0; id < 128; ++id) {
+      if ((bits[static_cast<size_t>(id / 64)] >> (id % 64) & 1) == 0) ids.push_back(id);
+    }
+    return ids;
+  };
+  EXPECT_EQ(forbidden(), (std::vector{65}));
+  for (const int32_t id : {1, 2}) EXPECT_EQ(policy.accept(id), PolicyVerdict::kContinue);
+  EXPECT_EQ(forbidden(), (std::vector{3, 4, 65}));
+  policy.accept(2);
+  EXPECT_EQ(forbidden(), (std::vector{4, 65}));
+  policy.rollback(2);
+  EXPECT_EQ(forbidden(), (std::vector{65}));
 }
 
 }  // namespace

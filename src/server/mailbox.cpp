@@ -58,6 +58,10 @@ void MailboxSink::on_prompt_logprobs(std::span<const TokenOutput> tokens) {
   mailbox_.push(std::move(news));
 }
 
-void MailboxSink::on_prefill(int32_t choice, int64_t) { mailbox_.push(event(EngineEvent::Kind::kPrefill, choice)); }
+void MailboxSink::on_prefill(int32_t choice, int64_t, const Usage& usage) {
+  EngineEvent news = event(EngineEvent::Kind::kPrefill, choice);
+  news.cached_tokens = usage.cached_tokens;
+  mailbox_.push(std::move(news));
+}
 
 }  // namespace folio

@@ -32,6 +32,7 @@ struct EngineEvent {
   int32_t choice = 0;                                   // of the prompt
   double at = 0;                                        // when the engine said it, on the clock of now_seconds()
   TokenNews token;                                      // kToken
+  int64_t cached_tokens = 0;                            // kPrefill: of the prompt, from the prefix cache
   std::unique_ptr<std::vector<TokenNews>> prompt_news;  // kPrompt: tokens 1 .. n-1
   std::unique_ptr<FinishNews> finish;                   // kFinish
 };
@@ -62,7 +63,7 @@ class MailboxSink final : public Sink {
   void on_token(int32_t choice, const TokenOutput& token) override;
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) override;
   void on_prompt_logprobs(std::span<const TokenOutput> tokens) override;
-  void on_prefill(int32_t choice, int64_t done) override;
+  void on_prefill(int32_t choice, int64_t done, const Usage& usage) override;
 
  private:
   EngineEvent event(EngineEvent::Kind kind, int32_t choice) const;

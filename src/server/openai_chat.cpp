@@ -1,5 +1,6 @@
 #include "server/openai_chat.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -21,7 +22,8 @@ void read_tool_choice(const Fields& fields, ChatRequest& chat) {
       chat.tool_choice.kind = ToolChoice::Kind::kRequired;
     } else if (*word != "auto") {
       fields.refuse("tool_choice", "\"none\", \"auto\", \"required\" or an object that names a function");
-    } else if (!fields.has("tools")) {  // an empty list is as good as none, and many clients send it
+    } else if (!fields.has("tools") &&
+               declared_tools(chat).empty()) {  // but `tools` may be empty: many clients send it
       throw ApiError(400, "`tool_choice` needs `tools`: give at least one tool.", "tool_choice");
     }
     return;
@@ -31,16 +33,6 @@ void read_tool_choice(const Fields& fields, ChatRequest& chat) {
   const auto name = Fields(function == nullptr ? *choice : *function, "tool_choice.function").string("name");
   if (!name) named.refuse("function.name", "given");
   chat.tool_choice = {.kind = ToolChoice::Kind::kNamed, .name = *name};
-}
-
-void read_format(const Fields& fields, ChatRequest& chat) {
-  if (const Json* format = fields.object("response_format"))
-    chat.shown_format = read_response_format(*format, "response_format", chat.format);
-  const bool formatted = chat.format.content != GrammarSpec::Content::kNone;
-  if (formatted && fields.has("structured_outputs")) {
-    fields.refuse("structured_outputs", "left out when there is a `response_format`");
-  }
-  read_structured_outputs(fields, chat.format);
 }
 
 void read_prompt_end(const Fields& fields, ChatRequest& chat) {
@@ -75,7 +67,12 @@ void read_logprobs(const Fields& fields, ChatAnswerOptions& options, Request& sa
     throw ApiError(400, "`top_logprobs` is only allowed with `logprobs`: true.", "top_logprobs");
   }
   options.top_logprobs = static_cast<int32_t>(top.value_or(0));
-  sampling.logprobs = options.top_logprobs;
+  if (const auto of_prompt = fields.integer("prompt_logprobs", 0, kMaxTopLogprobs)) {
+    if (options.stream) fields.refuse("prompt_logprobs", "left out of streams");
+    options.prompt_logprobs = static_cast<int32_t>(*of_prompt);
+    sampling.wants_prompt_rows = true;
+  }
+  sampling.logprobs = std::max(options.top_logprobs, options.prompt_logprobs.value_or(0));
 }
 
 std::string echoed_text(const Fields& fields, const ChatRequest& chat) {
@@ -109,15 +106,17 @@ Generation read_openai_chat(const Json& body, const ApiContext& context) {
   ChatRequest chat = read_chat_prompt(body, context.model);
   read_sampling(fields, context.model, chat.sampling);
   read_limits(fields, chat);
-  read_format(fields, chat);
-  read_logprobs(fields, options, chat.sampling);
+  chat.shown_format = read_format(fields, chat.format);
   chat.stops = read_stops(fields);
   chat.allowed_ids = read_allowed_ids(fields, context.model);
+  chat.bad_words = read_bad_words(fields, context.model);
+  chat.truncation = read_truncation(fields);
   chat.parallel_calls = fields.boolean("parallel_tool_calls").value_or(true);
   const StreamFields stream = read_stream(fields);
   options.stream = stream.stream;
   options.include_usage = stream.include_usage;
   options.continuous_usage = stream.continuous_usage;
+  read_logprobs(fields, options, chat.sampling);
   options.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   options.reasoning_alias = context.model.reasoning_alias;
   options.unclosed_think_content = context.model.unclosed_think_content;

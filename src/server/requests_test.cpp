@@ -149,20 +149,27 @@ TEST(Requests, ThePromptOfAnAnthropicChat) {
 }
 
 TEST(Requests, TheItemsOfResponsesAreTurns) {
+  ResponseStore stored(1, 1000);
+  stored.put(
+      "resp_1",
+      {.messages = {}, .body = "", .items = {Json::parse(R"({"type": "message", "id": "msg_1", "role": "assistant",
+                                                  "content": [{"type": "output_text", "text": "more"}]})")}});
   std::vector<Message> messages;
   read_input(parse_body(R"({"input": [
       {"role": "user", "content": "q"},
       {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "think"}]},
       {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "say"}]},
+      {"type": "item_reference", "id": "msg_1"},
       {"type": "function_call", "call_id": "c", "name": "f", "namespace": "ns", "arguments": "{\"a\": 1}"},
       {"type": "function_call_output", "call_id": "c", "output": "r"},
       {"type": "web_search_call", "id": "w"}]})")
                  .find("input")[0],
-             DeveloperRole::kSystem, messages);
+             DeveloperRole::kSystem, stored, messages);
   ASSERT_EQ(messages.size(), 3U);
   EXPECT_EQ(messages[1].role, Role::kAssistant);
   EXPECT_EQ(messages[1].reasoning, "think");
   EXPECT_EQ(messages[1].content.front().text, "say");
+  EXPECT_EQ(messages[1].content.back().text, "more");
   EXPECT_EQ(messages[1].tool_calls.front().name, "ns::f");
   EXPECT_EQ(messages[2].role, Role::kTool);
 }

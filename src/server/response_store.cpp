@@ -4,7 +4,7 @@ namespace folio {
 namespace {
 
 size_t size_of(const StoredResponse& response) {
-  size_t bytes = response.body.size();
+  size_t bytes = 2 * response.body.size();  // also as items
   for (const Message& message : response.messages) {
     bytes += sizeof(Message) + message.reasoning.size();
     for (const ContentPart& part : message.content) bytes += sizeof part + part.text.size();
@@ -39,6 +39,17 @@ std::shared_ptr<const StoredResponse> ResponseStore::find(const std::string& id)
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(id);
   return entry == entries_.end() ? nullptr : entry->second.response;
+}
+
+std::optional<Json> ResponseStore::find_item(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [response, entry] : entries_) {
+    for (const Json& item : entry.response->items) {
+      const Json* own = item.find("id");
+      if (own != nullptr && own->string() != nullptr && *own->string() == id) return item;
+    }
+  }
+  return {};
 }
 
 bool ResponseStore::erase(const std::string& id) {

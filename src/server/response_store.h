@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,7 @@ namespace folio {
 struct StoredResponse {
   std::vector<Message> messages;  // without instructions, which are not inherited
   std::string body;               // JSON
+  std::vector<Json> items = {};   // of its output, each with an "id"
 };
 
 class ResponseStore {
@@ -26,6 +28,8 @@ class ResponseStore {
   void put(const std::string& id, StoredResponse response);
   // Null when it is unknown or has been dropped.
   std::shared_ptr<const StoredResponse> find(const std::string& id) const;
+  // The item of a kept response with the id `id`.
+  std::optional<Json> find_item(const std::string& id) const;
   // False when there was none.
   bool erase(const std::string& id);
 

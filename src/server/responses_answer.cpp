@@ -206,6 +206,7 @@ void ResponsesAnswer::keep(const std::string& body) const {
   StoredResponse stored{.messages = options_.messages, .body = body};
   Message turn = text_message(Role::kAssistant, "");
   for (const Item& item : items_) {
+    stored.items.push_back(Json::parse(dump(item_json(item, true))));
     if (item.kind == Kind::kReasoning) {
       turn.reasoning += item.text;
     } else if (item.kind == Kind::kMessage) {

@@ -54,7 +54,8 @@ std::string reasoning_text(const Fields& item) {
 
 class InputReader {
  public:
-  InputReader(DeveloperRole developer, std::vector<Message>& messages) : developer_(developer), messages_(messages) {}
+  InputReader(DeveloperRole developer, const ResponseStore& stored, std::vector<Message>& messages)
+      : developer_(developer), stored_(stored), messages_(messages) {}
 
   void read(const Json& value, const std::string& name) {
     const Fields item(value, name);
@@ -77,7 +78,10 @@ class InputReader {
       messages_.push_back(std::move(result));
       in_turn_ = false;
     } else if (type == "item_reference") {
-      item.refuse("type", "an item itself: references are not kept, send the item or use previous_response_id");
+      const std::string id = item.string("id").value_or("");
+      const auto stored = stored_.find_item(id);
+      if (!stored) throw ApiError(404, concat("There is no item `", id, "` in a stored response."), item.path("id"));
+      read(*stored, name);
     }
     // Items of hosted tools say nothing to the model.
   }
@@ -128,6 +132,7 @@ class InputReader {
   }
 
   DeveloperRole developer_;
+  const ResponseStore& stored_;
   std::vector<Message>& messages_;
   bool in_turn_ = false;  // the last message is an assistant's turn to which more may come
 };
@@ -154,13 +159,14 @@ Json custom_function(const Fields& tool) {
 
 }  // namespace
 
-void read_input(const Json& input, DeveloperRole developer, std::vector<Message>& messages) {
+void read_input(const Json& input, DeveloperRole developer, const ResponseStore& stored,
+                std::vector<Message>& messages) {
   if (const std::string* text = input.string()) {
     messages.push_back(text_message(Role::kUser, *text));
     return;
   }
   if (input.array() == nullptr) throw ApiError(400, "`input` must be a string or an array of items.", "input");
-  InputReader reader(developer, messages);
+  InputReader reader(developer, stored, messages);
   for (size_t i = 0; i < input.array()->size(); ++i) reader.read((*input.array())[i], concat("input[", i, "]"));
 }
 

@@ -7,12 +7,14 @@
 
 #include "protocol/messages.h"
 #include "server/fields.h"
+#include "server/response_store.h"
 
 namespace folio {
 
-// Appends what an "input" says, a string or a list of items. Reasoning, messages and calls of the assistant in a row
-// are one turn. Throws ApiError(400).
-void read_input(const Json& input, DeveloperRole developer, std::vector<Message>& messages);
+// Appends what an "input" says, a string or a list of items, of which some may refer to items of `stored` responses.
+// Reasoning, messages and calls of the assistant in a row are one turn. Throws ApiError(400, 404).
+void read_input(const Json& input, DeveloperRole developer, const ResponseStore& stored,
+                std::vector<Message>& messages);
 
 struct ResponseTools {
   std::vector<Tool> tools;

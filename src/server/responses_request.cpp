@@ -92,7 +92,7 @@ Generation read_responses(const Json& body, const ApiContext& context) {
     }
     chat.messages = stored->messages;
   }
-  read_input(*input, context.model.developer_role, chat.messages);
+  read_input(*input, context.model.developer_role, context.responses, chat.messages);
   if (chat.messages.empty()) fields.refuse("input", "a string or an array with at least one item");
   options.messages = chat.messages;
   if (const auto instructions = fields.string("instructions")) {

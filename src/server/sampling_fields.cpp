@@ -12,7 +12,10 @@ namespace {
 
 constexpr int64_t kLongestToken = 128;  // bytes
 constexpr size_t kMaxStops = 64;
+constexpr size_t kMaxSaltBytes = 4096;
 constexpr size_t kMaxStopBytes = 4096;
+constexpr size_t kMaxBadWords = 1024;
+constexpr size_t kMaxBadWordBytes = 256;
 
 uint64_t random_seed() {
   thread_local std::mt19937_64 random{(uint64_t{std::random_device{}()} << 32) ^ std::random_device{}()};
@@ -78,11 +81,48 @@ void read_sampling(const Fields& fields, const ServedModel& model, Request& requ
   if (const auto least = fields.integer("min_tokens", 0)) request.min_tokens = *least;
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.exact = fields.boolean("exact").value_or(false);
-  if (const Json::Array* words = fields.array("bad_words"); words != nullptr && !words->empty()) {
-    throw ApiError(501, "`bad_words` is not supported: use `logit_bias`.", "bad_words");
+  if (fields.integer("priority").value_or(0) != 0) {
+    fields.refuse("priority", "0 or left out: requests are taken in the order in which they come");
+  }
+  if (const auto salt = fields.string("cache_salt")) {
+    if (salt->empty() || salt->size() > kMaxSaltBytes) {
+      fields.refuse("cache_salt", concat("a string of 1 to ", kMaxSaltBytes, " bytes"));
+    }
+    request.cache_salt = *salt;
   }
   read_logit_bias(fields, model.vocab_size, request);
   read_stop_ids(fields, model.vocab_size, request);
+}
+
+std::shared_ptr<const std::vector<std::vector<int32_t>>> read_bad_words(const Fields& fields,
+                                                                        const ServedModel& model) {
+  const std::vector<std::string> words = fields.strings("bad_words");
+  if (words.empty()) return nullptr;
+  const bool short_enough =
+      std::all_of(words.begin(), words.end(), [](const std::string& word) { return word.size() <= kMaxBadWordBytes; });
+  if (words.size() > kMaxBadWords || !short_enough) {
+    fields.refuse("bad_words", concat("at most ", kMaxBadWords, " strings of at most ", kMaxBadWordBytes, " bytes"));
+  }
+  auto sequences = std::make_shared<std::vector<std::vector<int32_t>>>();
+  for (const std::string& word : words) {
+    sequences->push_back(model.tokenizer->encode(word));
+    if (!word.starts_with(' ')) sequences->push_back(model.tokenizer->encode(" " + word));
+  }
+  return sequences;
+}
+
+std::optional<int64_t> read_truncation(const Fields& fields) {
+  const auto tokens = fields.integer("truncate_prompt_tokens", -1);
+  if (tokens == 0) fields.refuse("truncate_prompt_tokens", "-1 or at least 1");
+  return tokens;
+}
+
+void truncate_prompt(std::vector<int32_t>& prompt, std::optional<int64_t> truncation, std::optional<int64_t> asked,
+                     int64_t max_model_len) {
+  if (!truncation) return;
+  const int64_t room = max_model_len - std::clamp<int64_t>(asked.value_or(1), 1, max_model_len - 1);
+  const int64_t keep = *truncation == -1 ? room : *truncation;
+  if (std::ssize(prompt) > keep) prompt.erase(prompt.begin(), prompt.end() - keep);
 }
 
 StopFields read_stops(const Fields& fields, std::string_view field) {

@@ -1,6 +1,7 @@
 // The fields of a request that the OpenAI APIs share: model, sampling, limits, stops (protocol spec 5.3, 5.12).
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +14,19 @@ namespace folio {
 // The name of the model that a request asks for; the first one when it names none. Throws ApiError(404).
 std::string requested_model(const Fields& fields, const ServedModel& model);
 
-// Sampling, penalties, biases, n, seed, stop ids, min_tokens, ignore_eos and Folio's `exact` into `request`. A request
-// without a seed gets a random one. Throws ApiError(400).
+// Sampling, penalties, biases, n, seed, stop ids, min_tokens, ignore_eos, cache_salt and Folio's `exact` into
+// `request`. A request without a seed gets a random one. Throws ApiError(400), also for a `priority` other than 0.
 void read_sampling(const Fields& fields, const ServedModel& model, Request& request);
+
+// The token sequences of "bad_words", each word as it is spelled and, where it does not begin with a space, behind one.
+// Null: none. Throws ApiError(400).
+std::shared_ptr<const std::vector<std::vector<int32_t>>> read_bad_words(const Fields& fields, const ServedModel& model);
+
+// "truncate_prompt_tokens": of a longer prompt the last so many tokens are taken; -1: as many as fit beside the answer.
+std::optional<int64_t> read_truncation(const Fields& fields);
+// `asked`: tokens of the answer, if the request says it.
+void truncate_prompt(std::vector<int32_t>& prompt, std::optional<int64_t> truncation, std::optional<int64_t> asked,
+                     int64_t max_model_len);
 
 struct StopFields {
   std::vector<std::string> strings;

@@ -99,6 +99,7 @@ void Session::on_event(EngineEvent& event) {
   switch (event.kind) {
     case EngineEvent::Kind::kPrefill:
       if (record_.scheduled == 0) record_.scheduled = event.at;
+      generation_.answer->on_prefill(event.prompt, event.cached_tokens);
       break;
     case EngineEvent::Kind::kPrompt:
       generation_.answer->on_prompt(event.prompt, *event.prompt_news);

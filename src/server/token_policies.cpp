@@ -2,11 +2,34 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace folio {
 
 bool AllowedIdsPolicy::mask(std::span<uint64_t> bits) {
   for (size_t word = 0; word < bits.size(); ++word) bits[word] &= word < bits_->size() ? (*bits_)[word] : 0;
   return true;
+}
+
+bool BadWordsPolicy::mask(std::span<uint64_t> bits) {
+  bool cleared = false;
+  for (const std::vector<int32_t>& sequence : *sequences_) {
+    const size_t before = sequence.size() - 1;
+    if (answer_.size() < before || !std::equal(sequence.begin(), sequence.end() - 1, answer_.end() - before)) continue;
+    bits[static_cast<size_t>(sequence.back() / 64)] &= ~(uint64_t{1} << (sequence.back() % 64));
+    cleared = true;
+  }
+  return cleared;
+}
+
+PolicyVerdict BadWordsPolicy::accept(int32_t id) {
+  answer_.push_back(id);
+  return PolicyVerdict::kContinue;
+}
+
+void BadWordsPolicy::rollback(int32_t count) {
+  FOLIO_CHECK(count >= 0 && count <= std::ssize(answer_));
+  answer_.resize(answer_.size() - static_cast<size_t>(count));
 }
 
 bool PolicyChain::mask(std::span<uint64_t> bits) {

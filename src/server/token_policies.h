@@ -20,6 +20,21 @@ class AllowedIdsPolicy final : public TokenPolicy {
   std::shared_ptr<const std::vector<uint64_t>> bits_;  // bit i is id i
 };
 
+// Keeps the last token of each of some sequences from being drawn where the answer's last tokens are those before it.
+class BadWordsPolicy final : public TokenPolicy {
+ public:
+  // None of the sequences is empty.
+  explicit BadWordsPolicy(std::shared_ptr<const std::vector<std::vector<int32_t>>> sequences)
+      : sequences_(std::move(sequences)) {}
+  bool mask(std::span<uint64_t> bits) override;
+  PolicyVerdict accept(int32_t id) override;
+  void rollback(int32_t count) override;
+
+ private:
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> sequences_;
+  std::vector<int32_t> answer_;
+};
+
 // Several policies as one: what one of them forbids is forbidden, and the first that stops stops.
 class PolicyChain final : public TokenPolicy {
  public:

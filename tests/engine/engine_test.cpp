@@ -62,7 +62,7 @@ class Recorder final : public Sink {
       prompt.push_back({.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}});
     }
   }
-  void on_prefill(int32_t, int64_t done) override { prefilled.push_back(done); }
+  void on_prefill(int32_t, int64_t done, const Usage&) override { prefilled.push_back(done); }
   void on_finish(int32_t, FinishReason why, const Usage& used, const std::string& text) override {
     reason = why;
     usage = used;

@@ -145,8 +145,14 @@ REFUSED = [
     (TEXT, {"prompt": [], "max_tokens": 4}, 400, "prompt"),
     (TEXT, {"prompt": [[]], "max_tokens": 4}, 400, "prompt"),
     (TEXT, {"prompt_embeds": "AA=="}, 501, "prompt_embeds"),
-    (TEXT, text(bad_words=["a"]), 501, "bad_words"),
-    (CHAT, chat(structured_outputs={"grammar": "root ::= 1"}), 501, "grammar"),
+    (TEXT, text(bad_words="a" * 300), 400, "bad_words"),
+    (TEXT, text(bad_words=[5]), 400, "bad_words"),
+    (TEXT, text(priority=1), 400, "priority"),
+    (TEXT, text(cache_salt=""), 400, "cache_salt"),
+    (CHAT, chat(truncate_prompt_tokens=0), 400, "truncate_prompt_tokens"),
+    (CHAT, chat(prompt_logprobs=21), 400, "prompt_logprobs"),
+    (CHAT, chat(prompt_logprobs=1, stream=True), 400, "prompt_logprobs"),
+    (CHAT, chat(structured_outputs={"grammar": "root ::= 1"}), 400, "grammar"),
     (CHAT, chat(structured_outputs={"regex": "a", "choice": ["a"]}), 400, "structured_outputs"),
     (MESSAGES, {"messages": USER}, 400, "max_tokens: field required"),
     (MESSAGES, message(max_tokens=0), 400, "max_tokens"),
@@ -363,6 +369,7 @@ class Requests(FaultTest):
         data = json.dumps(text(stream=True)).encode()
         received = raw(self.server, f"POST {TEXT} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
         self.assertNotIn(b"chunked", received)
+        self.assertNotIn(b"Content-Length", received)
         self.assertTrue(received.endswith(b"data: [DONE]\n\n"))
 
     def test_request_ids(self):
