@@ -9,6 +9,7 @@ namespace folio {
 
 void add_batch(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_calibrate(CLI::App& app);
 void add_chat(CLI::App& app);
 void add_export_hidden(CLI::App& app);
 void add_fuzz(CLI::App& app);

@@ -51,6 +51,7 @@ void add_commands(CLI::App& app) {
   app.option_defaults()->always_capture_default();
   folio::add_batch(app);
   folio::add_bench(app);
+  folio::add_calibrate(app);
   folio::add_chat(app);
   folio::add_export_hidden(app);
   folio::add_fuzz(app);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "svg.h"
 
 namespace folio {
 namespace {
@@ -41,92 +42,43 @@ struct Panel {
 
 constexpr double kWidth = 300, kHeight = 210, kGap = 66, kLeft = 70, kTop = 92;
 
-// Three significant digits, no exponent.
-std::string number(double value) {
-  char text[32];
-  const int digits = value == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(std::abs(value)))), 0, 6);
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  std::string result = text;
-  if (result.find('.') != std::string::npos) {
-    while (result.ends_with('0')) result.pop_back();
-    if (result.ends_with('.')) result.pop_back();
-  }
-  return result;
-}
-
-double nice_ceiling(double value) {
-  if (!(value > 0)) return 1;
-  const double power = std::pow(10, std::floor(std::log10(value)));
-  for (const double step : {1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0}) {
-    if (step * power >= value) return step * power;
-  }
-  return 10 * power;
-}
-
-std::string escape(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) escaped += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-  return escaped;
-}
-
-std::string text_at(double x, double y, const std::string& style, const std::string& text) {
-  return concat("<text x=\"", number(x), "\" y=\"", number(y), "\" class=\"", style, "\">", escape(text), "</text>\n");
-}
-
 std::string draw_panel(const Panel& panel, const std::vector<std::string>& labels, double left) {
   double highest = 0;
   for (const Line& line : panel.lines)
     highest = std::max(highest, *std::max_element(line.values.begin(), line.values.end()));
   highest = nice_ceiling(highest);
   const double bottom = kTop + kHeight;
-  std::string svg = text_at(left, kTop - 40, "title", panel.title);
+  std::string svg = svg_text(left, kTop - 40, "title", panel.title);
   double legend = left;
   for (const Line& line : panel.lines) {
-    svg += concat("<circle cx=\"", number(legend + 4), "\" cy=\"", number(kTop - 23), "\" r=\"4\" class=\"fill",
+    svg += concat("<circle cx=\"", svg_number(legend + 4), "\" cy=\"", svg_number(kTop - 23), "\" r=\"4\" class=\"fill",
                   line.colour, "\"/>\n");
-    svg += text_at(legend + 14, kTop - 19, "small", line.name);
+    svg += svg_text(legend + 14, kTop - 19, "small", line.name);
     legend += 26 + 7.0 * static_cast<double>(line.name.size());
   }
   for (const double part : {0.0, 0.5, 1.0}) {
     const double y = bottom - part * kHeight;
-    svg += concat("<line x1=\"", number(left), "\" x2=\"", number(left + kWidth), "\" y1=\"", number(y), "\" y2=\"",
-                  number(y), "\" class=\"grid\"/>\n");
-    svg += text_at(left - 8, y + 4, "small end", number(highest * part) + (part == 1.0 ? " " + panel.unit : ""));
+    svg += concat("<line x1=\"", svg_number(left), "\" x2=\"", svg_number(left + kWidth), "\" y1=\"", svg_number(y),
+                  "\" y2=\"", svg_number(y), "\" class=\"grid\"/>\n");
+    svg += svg_text(left - 8, y + 4, "small end", svg_number(highest * part) + (part == 1.0 ? " " + panel.unit : ""));
   }
   const auto x_of = [&](size_t i) {
     return labels.size() == 1 ? left + kWidth / 2
                               : left + kWidth * static_cast<double>(i) / static_cast<double>(labels.size() - 1);
   };
-  for (size_t i = 0; i < labels.size(); ++i) svg += text_at(x_of(i), bottom + 18, "small middle", labels[i]);
+  for (size_t i = 0; i < labels.size(); ++i) svg += svg_text(x_of(i), bottom + 18, "small middle", labels[i]);
   for (const Line& line : panel.lines) {
     std::string path, points;
     for (size_t i = 0; i < line.values.size(); ++i) {
-      const std::string x = number(x_of(i)), y = number(bottom - kHeight * line.values[i] / highest);
+      const std::string x = svg_number(x_of(i)), y = svg_number(bottom - kHeight * line.values[i] / highest);
       path += concat(i == 0 ? "M" : "L", x, " ", y);
       points += concat("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"3.5\" class=\"fill", line.colour, "\"><title>",
-                       line.name, " ", number(line.values[i]), " ", panel.unit, "</title></circle>\n");
+                       line.name, " ", svg_number(line.values[i]), " ", panel.unit, "</title></circle>\n");
     }
     svg += concat("<path d=\"", path, "\" class=\"line", line.colour, "\"/>\n", points);
   }
   return svg;
 }
-
-constexpr const char* kStyle = R"(<style>
-  :root { color-scheme: light dark; --ink: #23211d; --muted: #66625a; --line: #e6e1d8; --a: #24735f; --b: #38699f; --c: #b5762a; }
-  @media (prefers-color-scheme: dark) {
-    :root { --ink: #ebe7de; --muted: #a8a297; --line: #45423c; --a: #6fc3a8; --b: #7fb0e3; --c: #dba65c; }
-  }
-  text { font: 12px system-ui, sans-serif; fill: var(--muted); }
-  .head { font-size: 17px; font-weight: 600; fill: var(--ink); }
-  .title { font-size: 14px; font-weight: 600; fill: var(--ink); }
-  .end { text-anchor: end; }
-  .middle { text-anchor: middle; }
-  .grid { stroke: var(--line); }
-  .line1, .line2, .line3 { fill: none; stroke-width: 2; stroke-linejoin: round; }
-  .line1 { stroke: var(--a); } .line2 { stroke: var(--b); } .line3 { stroke: var(--c); }
-  .fill1 { fill: var(--a); } .fill2 { fill: var(--b); } .fill3 { fill: var(--c); }
-</style>
-)";
 
 }  // namespace
 
@@ -217,7 +169,7 @@ std::string chart(const std::vector<LevelReport>& reports, const std::string& ti
   Panel first{"Time to first token", "ms", {{"p50", 1, {}}, {"p99", 3, {}}}};
   Panel token{"Time per output token", "ms", {{"p50", 1, {}}, {"p99", 3, {}}, {"ITL p99", 2, {}}}};
   for (const LevelReport& report : reports) {
-    labels.push_back(by_rate ? number(report.level.rate) : std::to_string(report.level.concurrency));
+    labels.push_back(by_rate ? svg_number(report.level.rate) : std::to_string(report.level.concurrency));
     speed.lines[0].values.push_back(static_cast<double>(report.output_tokens) / report.seconds);
     first.lines[0].values.push_back(1e3 * report.first.p50);
     first.lines[1].values.push_back(1e3 * report.first.p99);
@@ -226,16 +178,15 @@ std::string chart(const std::vector<LevelReport>& reports, const std::string& ti
     token.lines[2].values.push_back(1e3 * report.between.p99);
   }
   const double width = kLeft + 3 * kWidth + 2 * kGap + 24, height = kTop + kHeight + 56;
-  std::string svg = concat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", number(width), " ",
-                           number(height), "\" role=\"img\" aria-label=\"", escape(title), "\">\n", kStyle);
-  svg += text_at(kLeft, 28, "head", title);
+  std::string svg = svg_head(width, height, title);
+  svg += svg_text(kLeft, 28, "head", title);
   double left = kLeft;
   for (const Panel& panel : {speed, first, token}) {
     svg += draw_panel(panel, labels, left);
     left += kWidth + kGap;
   }
-  svg += text_at(kLeft, kTop + kHeight + 42, "small",
-                 by_rate ? "over requests that arrive per second" : "over requests at once");
+  svg += svg_text(kLeft, kTop + kHeight + 42, "small",
+                  by_rate ? "over requests that arrive per second" : "over requests at once");
   return svg + "</svg>\n";
 }
 
