@@ -100,7 +100,11 @@ void write_chart(const std::string& path, const std::vector<LevelReport>& report
 void bench_serve(Flags flags) {
   if (const char* key = std::getenv("OPENAI_API_KEY"); flags.options.key.empty() && key != nullptr)
     flags.options.key = key;
-  const ServerAddress server = resolve_server(flags.url);
+  const ServerAddress server = resolve_server(flags.url, flags.options.trust);
+  if (server.tls != nullptr && flags.options.slow_readers + flags.options.half_open > 0) {
+    fail(ErrorCode::kInvalidArgument, "--slow-readers and --half-open are made over http:// alone, not '", flags.url,
+         "'");
+  }
   Workload load = read_workload(flags);
   const std::vector<Level> levels = read_levels(flags);
   if (load.model.empty()) load.model = first_model(server, flags.options);
@@ -214,11 +218,17 @@ void add_load_flags(CLI::App& command, Flags& flags) {
 void add_bench_serve(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("serve", "Load on a running server: latencies and throughput");
   command->footer(
-      "Works with any server of the OpenAI API over http. TTFT is the time to the first output of an answer, TPOT the "
+      "Works with any server of the OpenAI API over http or https. TTFT is the time to the first output of an answer, "
+      "TPOT the "
       "time per token\n"
       "after it, ITL the time between events with output. The key is that of --api-key or of OPENAI_API_KEY.");
   const auto flags = std::make_shared<Flags>();
   command->add_option("--url", flags->url, "The server")->type_name("URL");
+  command
+      ->add_option("--ca-file", flags->options.trust.ca_file,
+                   "https: PEM certificates that may vouch for the server; without it the system's")
+      ->type_name("FILE");
+  command->add_flag("--insecure", flags->options.trust.insecure, "https: take any certificate, such as one of its own");
   command->add_option("--api-key", flags->options.key, "Key to send")->type_name("KEY");
   command->add_option("--served-model", flags->load.model, "Model name to ask for; without it the server's first")
       ->type_name("NAME");

@@ -46,6 +46,7 @@ struct LoadOptions {
   int64_t slow_readers = 0;      // connections beside the load that ask for a stream and never read it
   int64_t half_open = 0;         // connections beside the load that stop in the middle of a request
   int64_t slow_answer = 100000;  // tokens that a slow reader asks for
+  ServerTrust trust;
 };
 
 // One answer. Times are seconds on the clock of base/clock.h.

@@ -1,13 +1,18 @@
 #include "stream_client.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/stream_traits.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace folio {
@@ -16,6 +21,7 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using tcp = asio::ip::tcp;
+using boost::system::error_code;
 
 constexpr size_t kMostHeader = 64 << 10;
 constexpr uint64_t kMostBody = uint64_t{1} << 30;
@@ -26,16 +32,32 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
+// Without the brackets of an IPv6 address.
+std::string bare_name(std::string name) {
+  return name.starts_with('[') && name.ends_with(']') ? name.substr(1, name.size() - 2) : name;
+}
+
+std::shared_ptr<asio::ssl::context> client_tls(const ServerTrust& trust) {
+  auto tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
+  error_code error;
+  if (trust.ca_file.empty()) {
+    tls->set_default_verify_paths(error);
+  } else {
+    tls->load_verify_file(trust.ca_file, error);
+    if (error) fail(ErrorCode::kInvalidArgument, "--ca-file ", trust.ca_file, ": ", error.message());
+  }
+  tls->set_verify_mode(trust.insecure ? asio::ssl::verify_none : asio::ssl::verify_peer);
+  return tls;
+}
+
 }  // namespace
 
-ServerAddress resolve_server(const std::string& url) {
+ServerAddress resolve_server(const std::string& url, const ServerTrust& trust) {
   std::string_view rest = url;
-  if (rest.starts_with("https://")) {
+  const bool tls = take_prefix(rest, "https://");
+  if (!tls && !take_prefix(rest, "http://")) {
     fail(ErrorCode::kInvalidArgument, "--url '", url,
-         "': https is not spoken here; give the http:// address of the server behind the proxy");
-  }
-  if (!take_prefix(rest, "http://")) {
-    fail(ErrorCode::kInvalidArgument, "--url '", url, "' does not begin with http://, such as http://127.0.0.1:8000");
+         "' does not begin with http:// or https://, such as http://127.0.0.1:8000");
   }
   const std::string_view authority = rest.substr(0, rest.find('/'));
   std::string_view path = rest.substr(authority.size());
@@ -45,21 +67,66 @@ ServerAddress resolve_server(const std::string& url) {
   const size_t colon = authority.find(':', bracket == std::string_view::npos ? 0 : bracket);
   ServerAddress server;
   server.host = authority.substr(0, colon);
-  server.port = colon == std::string_view::npos ? "80" : std::string(authority.substr(colon + 1));
+  server.port = colon != std::string_view::npos ? std::string(authority.substr(colon + 1)) : tls ? "443" : "80";
   server.base = path.ends_with("/v1") ? std::string(path) : concat(path, "/v1");
-  std::string name = server.host;
-  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
+  const std::string name = bare_name(server.host);
   asio::io_context io;
   tcp::resolver resolver(io);
-  boost::system::error_code error;
+  error_code error;
   const auto found = resolver.resolve(name, server.port, error);
   if (name.empty() || error || found.empty()) {
     fail(ErrorCode::kInvalidArgument, "--url '", url, "': cannot find the host '", name, "' and port '", server.port,
          "': ", error ? error.message() : "nothing found");
   }
   server.endpoint = found.begin()->endpoint();
+  if (tls) server.tls = client_tls(trust);
   return server;
 }
+
+// Closes a socket on which no byte has come for some time. Its timer is not touched when one does: it looks at the
+// time of the last byte when it goes off.
+class StreamClient::Patience : public std::enable_shared_from_this<Patience> {
+ public:
+  Patience(asio::io_context& io, double seconds) : timer_(io), seconds_(seconds) {}
+
+  void begin(Tcp& socket) {
+    socket_ = &socket;
+    expired_ = false;
+    renew();
+    wait();
+  }
+  void renew() { last_byte_ = now_seconds(); }
+  void end() {
+    socket_ = nullptr;
+    timer_.cancel();
+  }
+  bool expired() const { return expired_; }
+
+ private:
+  void wait() {
+    const double left = last_byte_ + seconds_ - now_seconds();
+    timer_.expires_after(std::chrono::nanoseconds(static_cast<int64_t>(1e9 * std::max(left, 0.001))));
+    timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+      const auto self = weak.lock();
+      if (error || self == nullptr || self->socket_ == nullptr) return;
+      if (now_seconds() < self->last_byte_ + self->seconds_) return self->wait();
+      self->expired_ = true;
+      error_code ignored;
+      self->socket_->close(ignored);
+    });
+  }
+
+  asio::steady_timer timer_;
+  const double seconds_;
+  Tcp* socket_ = nullptr;
+  double last_byte_ = 0;
+  bool expired_ = false;
+};
+
+StreamClient::StreamClient(asio::io_context& io, const ServerAddress& server, std::string key, double timeout)
+    : io_(io), server_(server), key_(std::move(key)), patience_(std::make_shared<Patience>(io, timeout)) {}
+
+StreamClient::~StreamClient() { patience_->end(); }
 
 asio::awaitable<HttpAnswer> StreamClient::request(std::string path, std::string body,
                                                   std::function<void(std::string_view)> on_event) {
@@ -69,28 +136,48 @@ asio::awaitable<HttpAnswer> StreamClient::request(std::string path, std::string 
   if (!body.empty()) head += concat("Content-Type: application/json\r\nContent-Length: ", body.size(), "\r\n");
   head += "\r\n";
   // A kept-alive connection may have been closed by the server just now: then, once, on a new one.
-  const bool kept = stream_.has_value();
+  const bool kept = connected();
   try {
-    co_return co_await exchange(head, body, on_event);
+    co_return co_await ask(head, body, on_event);
   } catch (const boost::system::system_error&) {
-    stream_.reset();
+    patience_->end();
+    stream_.emplace<std::monostate>();
+    if (patience_->expired()) throw boost::system::system_error(asio::error::timed_out);
     if (!kept || buffer_.size() > 0) throw;
   }
-  co_return co_await exchange(head, body, on_event);
+  co_return co_await ask(head, body, on_event);
 }
 
-asio::awaitable<HttpAnswer> StreamClient::exchange(const std::string& head, const std::string& body,
-                                                   const std::function<void(std::string_view)>& on_event) {
-  const auto patience = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_));
-  if (!stream_) {
-    buffer_.clear();
-    stream_.emplace(io_);
-    stream_->expires_after(patience);
-    co_await stream_->async_connect(server_.endpoint, asio::use_awaitable);
-    stream_->socket().set_option(tcp::no_delay(true));
+asio::awaitable<void> StreamClient::connect() {
+  buffer_.clear();
+  if (server_.tls == nullptr) {
+    Tcp& socket = stream_.emplace<Tcp>(io_);
+    patience_->begin(socket);
+    co_await socket.async_connect(server_.endpoint, asio::use_awaitable);
+    socket.set_option(tcp::no_delay(true));
+    co_return;
   }
-  boost::beast::tcp_stream& stream = *stream_;
-  stream.expires_after(patience);
+  Tls& stream = stream_.emplace<Tls>(io_, *server_.tls);
+  patience_->begin(stream.next_layer());
+  const std::string name = bare_name(server_.host);
+  SSL_set_tlsext_host_name(stream.native_handle(), name.c_str());
+  stream.set_verify_callback(asio::ssl::host_name_verification(name));
+  co_await stream.next_layer().async_connect(server_.endpoint, asio::use_awaitable);
+  stream.next_layer().set_option(tcp::no_delay(true));
+  co_await stream.async_handshake(asio::ssl::stream_base::client, asio::use_awaitable);
+}
+
+asio::awaitable<HttpAnswer> StreamClient::ask(const std::string& head, const std::string& body,
+                                              const std::function<void(std::string_view)>& on_event) {
+  if (!connected()) co_await connect();
+  if (Tls* tls = std::get_if<Tls>(&stream_)) co_return co_await exchange(*tls, head, body, on_event);
+  co_return co_await exchange(std::get<Tcp>(stream_), head, body, on_event);
+}
+
+template <typename Stream>
+asio::awaitable<HttpAnswer> StreamClient::exchange(Stream& stream, const std::string& head, const std::string& body,
+                                                   const std::function<void(std::string_view)>& on_event) {
+  patience_->begin(boost::beast::get_lowest_layer(stream));
   const std::array<asio::const_buffer, 2> parts = {asio::buffer(head), asio::buffer(body)};
   co_await asio::async_write(stream, parts, asio::use_awaitable);
 
@@ -106,10 +193,10 @@ asio::awaitable<HttpAnswer> StreamClient::exchange(const std::string& head, cons
   while (!parser.is_done()) {
     parser.get().body().data = part.data();
     parser.get().body().size = part.size();
-    stream.expires_after(patience);
-    boost::system::error_code error;
+    error_code error;
     co_await http::async_read_some(stream, buffer_, parser, asio::redirect_error(asio::use_awaitable, error));
     if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
+    patience_->renew();
     const std::string_view text(part.data(), part.size() - parser.get().body().size);
     if (events && on_event) {
       reader.feed(text, on_event);
@@ -117,8 +204,8 @@ asio::awaitable<HttpAnswer> StreamClient::exchange(const std::string& head, cons
       answer.body += text;
     }
   }
-  stream.expires_never();
-  if (!parser.keep_alive()) stream_.reset();
+  patience_->end();
+  if (!parser.keep_alive()) stream_.emplace<std::monostate>();
   co_return answer;
 }
 

@@ -3,7 +3,9 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -202,6 +204,30 @@ class BenchServe(unittest.TestCase):
         self.assertEqual(Awkward.connections - before, 3 + 1 + 7)
         self.assertEqual(len([body for body in self.streamed() if body["max_tokens"] == 100000]), 3)
 
+    @unittest.skipUnless(shutil.which("openssl"), "no openssl command here")
+    def test_https(self):
+        with tempfile.TemporaryDirectory() as folder:
+            key, certificate = os.path.join(folder, "key.pem"), os.path.join(folder, "certificate.pem")
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+                            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+            port = self.server.server_port
+            small = ("--concurrency", 2, "--requests", 4, "--answer", 3)
+            for url, trust in ((f"https://localhost:{port}", ("--ca-file", certificate)), (f"https://127.0.0.1:{port}/v1", ("--insecure",))):
+                level = self.report(*small, *trust, url=url)["levels"][0]
+                self.assertEqual((level["answered"], level["failed"], level["output_tokens"]), (4, 0, 12))
+            for url, trust in ((f"https://localhost:{port}", ()), (f"https://127.0.0.1:{port}", ("--ca-file", certificate))):  # not vouched for; another name
+                self.assertIn("certificate verify failed", self.bench(*small, *trust, url=url, status=1).stderr)
+
+    def test_a_silent_server_is_given_up(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            done = self.bench("--timeout", 0.3, url=f"http://127.0.0.1:{silent.getsockname()[1]}", status=1)
+            self.assertIn("timed out", done.stderr)
+
     def test_chart(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "chart.svg"
@@ -213,7 +239,8 @@ class BenchServe(unittest.TestCase):
     def test_bad_use_is_refused(self):
         for arguments, says in (
                 (["--url", "127.0.0.1:8000"], "does not begin with http://"),
-                (["--url", "https://127.0.0.1"], "https is not spoken"),
+                (["--url", "https://127.0.0.1:8000", "--ca-file", "nothing.pem"], "--ca-file nothing.pem"),
+                (["--url", "https://127.0.0.1:8000", "--slow-readers", "1"], "over http:// alone"),
                 (["--url", "http://127.0.0.1:notaport"], "notaport"),
                 (["--extra", "[1]"], "is no JSON object"),
                 (["--workload", "other"], "other"),

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 from server import FOLIO, Server
 
@@ -41,6 +42,16 @@ class Stub:
             except OSError:
                 time.sleep(0.05)
         self.url = f"http://127.0.0.1:{self.port}"
+
+    def metric(self, name):
+        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as reply:
+            found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)$", reply.read().decode(), re.MULTILINE)
+        return sum(map(float, found))
+
+    def processor_seconds(self):
+        """Processor time of all threads so far."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
+        return 1e-9 * sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
     def memory(self):
         """Bytes of memory that the server holds by itself."""
@@ -86,7 +97,7 @@ def measure_steps(program):
     """The same with all events at the same moments, as steps of an engine."""
     with Stub(program, "--at-once") as stub:
         found = late(streams(stub))
-    return found, found["failed"] == 0
+    return found, found["failed"] == 0 and found["late_p99_ms"] <= 10
 
 
 def measure_disturbed(program):
@@ -97,6 +108,34 @@ def measure_disturbed(program):
         disturbed = late(bench(stub.url, *arguments, "--slow-readers", 200, "--half-open", 200))
     found = {"alone": alone, "disturbed": disturbed}
     return found, disturbed["failed"] == 0 and disturbed["late_p99_ms"] <= max(10, 2 * alone["late_p99_ms"])
+
+
+def measure_cut_off(program):
+    """100 streams beside 200 clients that never read, on a server that holds 40 kB for each: all of these are cut off,
+    their requests ended, and nobody else is late."""
+    arguments = ("--concurrency", 100, "--requests", 100, "--ramp", 1, "--answer", 500, "--prompt", 16, "--event-interval", EVENT_MS)
+    readers = 200
+    with Stub(program, "--small-buffers") as stub:
+        alone = late(bench(stub.url, *arguments))
+        aborted = stub.metric("vllm:request_success_total")
+        disturbed = late(bench(stub.url, *arguments, "--slow-readers", readers))
+        found = {"alone": alone, "disturbed": disturbed, "cut_off": stub.metric("folio:http_slow_readers_total"),
+                 "running": stub.metric("vllm:num_requests_running"),
+                 "ended": stub.metric("vllm:request_success_total") - aborted}
+    # Besides the answers that are counted, two requests measure the words of a prompt.
+    held = (found["cut_off"] == readers and found["running"] == 0 and found["ended"] == 100 + 2 + readers and disturbed["failed"] == 0)
+    return found, held and disturbed["late_p99_ms"] <= max(10, 2 * alone["late_p99_ms"])
+
+
+def measure_processor(program):
+    """Processor time of the server for an event, with 200 streams: unlike its latency the same on a busy machine."""
+    found = {}
+    for endpoint in ("chat", "completions"):
+        with Stub(program) as stub:
+            before = stub.processor_seconds()
+            level = bench(stub.url, "--endpoint", endpoint, "--concurrency", 200, "--requests", 200, "--answer", 200, "--prompt", 16)
+            found[endpoint] = {"us_per_event": 1e6 * (stub.processor_seconds() - before) / level["output_tokens"]}
+    return found, all(each["us_per_event"] <= 20 for each in found.values())
 
 
 def measure_memory(program):
@@ -128,8 +167,8 @@ def measure_overhead(program):
     return found, min(each["overhead"] for each in found.values()) <= 0.03
 
 
-MEASUREMENTS = {"streams": measure_streams, "steps": measure_steps, "disturbed": measure_disturbed, "memory": measure_memory,
-                "overhead": measure_overhead}
+MEASUREMENTS = {"streams": measure_streams, "steps": measure_steps, "disturbed": measure_disturbed, "cut_off": measure_cut_off,
+                "processor": measure_processor, "memory": measure_memory, "overhead": measure_overhead}
 
 
 def main():

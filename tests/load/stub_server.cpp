@@ -1,6 +1,8 @@
-// folio_stub_server DIR PORT [--at-once]: the server of `folio serve` on an engine that computes nothing. Each answer
-// gets a token every 20 ms, counted from its own beginning; with --at-once all answers get theirs at the same moments,
-// as steps of an engine do. For measurements of the server alone (tests/clients/load_test.py).
+// folio_stub_server DIR PORT [--at-once] [--small-buffers]: the server of `folio serve` on an engine that computes
+// nothing. Each answer gets a token every 20 ms, counted from its own beginning; with --at-once all answers get theirs
+// at the same moments, as steps of an engine do. With --small-buffers little is held for a client that does not read,
+// so that it is cut off within seconds. For measurements of the server alone (tests/clients/load_test.py).
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -128,7 +130,7 @@ class StubEngine final : public Backend {
   std::thread thread_;  // last: it uses the others
 };
 
-void serve(const char* dir, uint16_t port, bool at_once) {
+void serve(const char* dir, uint16_t port, bool at_once, bool small_buffers) {
   const Tokenizer tokenizer = Tokenizer::load(dir);
   StubEngine engine(tokenizer.encode("the light of a quiet river"), at_once);
   ServedModel model;
@@ -145,6 +147,10 @@ void serve(const char* dir, uint16_t port, bool at_once) {
   Service service(std::move(model), engine, options);
   HttpOptions http;
   http.port = port;
+  if (small_buffers) {
+    http.limits.send_buffer_bytes = 8 << 10;
+    http.limits.max_buffered_bytes = 32 << 10;
+  }
   HttpServer server(http, service);
   service.connect(server);
   server.run();
@@ -156,12 +162,14 @@ void serve(const char* dir, uint16_t port, bool at_once) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: folio_stub_server DIR PORT [--at-once]\n");
+    std::fprintf(stderr, "usage: folio_stub_server DIR PORT [--at-once] [--small-buffers]\n");
     return 2;
   }
+  const auto has = [&](const char* flag) {
+    return std::any_of(argv + 3, argv + argc, [&](const char* given) { return std::strcmp(given, flag) == 0; });
+  };
   try {
-    folio::serve(argv[1], static_cast<uint16_t>(std::atoi(argv[2])),
-                 argc > 3 && std::strcmp(argv[3], "--at-once") == 0);
+    folio::serve(argv[1], static_cast<uint16_t>(std::atoi(argv[2])), has("--at-once"), has("--small-buffers"));
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "folio_stub_server: %s\n", error.what());
