@@ -6,7 +6,7 @@
 
 namespace folio {
 
-constexpr int64_t kQuantBlock = 32;            // elements along the input that share a scale
+constexpr int64_t kQuantBlock = 32;          // elements along the input that share a scale
 constexpr int64_t kMaxEngramColumns = 1024;  // hash columns over all layers
 
 // Notes in `text`, the `text_config` that `config` was read from, every rule that does not hold. A rule about members

@@ -64,8 +64,7 @@ void ConfigSection::rule(std::initializer_list<const char*> keys, const std::fun
 }
 
 bool ConfigSection::readable(std::initializer_list<const char*> keys) const {
-  return object_ != nullptr &&
-         std::none_of(keys.begin(), keys.end(), [&](const char* key) { return bad_.count(key); });
+  return object_ != nullptr && std::none_of(keys.begin(), keys.end(), [&](const char* key) { return bad_.count(key); });
 }
 
 std::optional<int64_t> ConfigSection::integer(const json& value, int64_t low, int64_t high) {
