@@ -1,15 +1,12 @@
 // folio chat: a conversation on the command line.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "answer_sink.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/memory.h"
+#include "chat_file.h"
 #include "chat_screen.h"
 #include "commands.h"
 #include "engine/engine.h"
@@ -26,13 +23,13 @@ namespace folio {
 namespace {
 
 constexpr int kInterruptedStatus = 130;
-constexpr size_t kMaxMessagesBytes = size_t{1} << 28;
 
 constexpr const char* kHelp =
     "/help           this\n"
     "/reset          forget the conversation, but not the system message\n"
     "/system TEXT    the system message, from now on; without a text: none\n"
     "/think WHAT     on, off, or how thoroughly: low, high, max, 1 to 100\n"
+    "/result TEXT    what a tool that the model has called gives, one for each call in their order\n"
     "/save FILE      write the conversation, for --messages and folio render\n"
     "/quit           leave, as Ctrl-D does\n"
     "A line that ends with \\ goes on in the next. Ctrl-C ends the answer. Put a space before a message that begins "
@@ -58,7 +55,7 @@ class Chat {
         engine_(engine),
         thinking_(chosen_thinking(flags.thinking)),
         reader_(flags.no_history ? "" : history_file("chat")) {
-    if (!flags.messages.empty()) load(flags.messages);
+    if (!flags.messages.empty()) messages_ = load_conversation(flags.messages);
     if (!flags.system.empty()) set_system(flags.system);
   }
 
@@ -73,11 +70,15 @@ class Chat {
         screen_.note("\nCtrl-D leaves.");
         continue;
       }
-      if (message.starts_with('/')) {
+      bool goes_on = true;
+      if (message == "/result" || message.starts_with("/result ")) {
+        goes_on = give_result(message.substr(std::min(message.size(), sizeof "/result")));
+      } else if (message.starts_with('/')) {
         command(message);
-      } else if (message.find_first_not_of(" \t") != std::string::npos && !answer(message)) {
-        return kInterruptedStatus;
+      } else if (message.find_first_not_of(" \t") != std::string::npos) {
+        goes_on = answer(text_message(Role::kUser, message));
       }
+      if (!goes_on) return kInterruptedStatus;
     }
     if (reader_.interactive() && !left_) std::fputc('\n', stderr);
     return 0;
@@ -125,8 +126,10 @@ class Chat {
   }
 
   void set_system(const std::string& text) {
+    const std::vector<Tool> tools = conversation_tools(messages_);
     if (!messages_.empty() && messages_[0].role == Role::kSystem) messages_.erase(messages_.begin());
     if (!text.empty()) messages_.insert(messages_.begin(), text_message(Role::kSystem, text));
+    if (conversation_tools(messages_).empty()) attach_tools(messages_, tools);
   }
 
   void set_thinking(const std::string& what) {
@@ -139,30 +142,25 @@ class Chat {
     screen_.note(thinking_.on ? concat("Thinking with effort ", thinking_.effort, ".") : "Answering without thinking.");
   }
 
-  void load(const std::string& path) {
-    const Json json = Json::parse(read_file(path, kMaxMessagesBytes));
-    const Json* list = json.object() != nullptr ? json.find("messages") : &json;
-    if (list == nullptr) fail(ErrorCode::kInvalidArgument, path, ": has no messages");
-    messages_ = parse_messages(*list, DeveloperRole::kSystem, path);
-  }
-
   void save(const std::string& path) const {
     if (path.empty()) fail(ErrorCode::kInvalidArgument, "/save needs the name of a file");
-    if (std::filesystem::exists(path)) fail(ErrorCode::kInvalidArgument, path, ": is there already; name another file");
-    static constexpr const char* kRoles[] = {"system", "user", "assistant", "tool", "developer", "latest_reminder"};
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const Message& message : messages_) {
-      nlohmann::ordered_json json = {{"role", kRoles[static_cast<size_t>(message.role)]}};
-      std::string text;
-      for (const ContentPart& part : message.content) text += (text.empty() ? "" : "\n\n") + part.text;
-      json["content"] = text;
-      if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
-      list.push_back(std::move(json));
-    }
-    std::ofstream out(path);
-    out << list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-    if (!out.flush()) fail(ErrorCode::kInvalidArgument, path, ": cannot be written");
+    save_conversation(path, messages_);
     screen_.note(concat(messages_.size(), " messages are in ", path, "."));
+  }
+
+  // What a call gives. When all calls have their results, the model goes on. False as answer().
+  bool give_result(const std::string& text) {
+    const std::vector<ToolCall> open = open_calls(messages_);
+    if (open.empty()) {
+      screen_.note("No call waits for a result.");
+      return true;
+    }
+    Message result = text_message(Role::kTool, text);
+    result.tool_call_id = open.front().id;
+    if (open.size() == 1) return answer(std::move(result));
+    messages_.push_back(std::move(result));
+    screen_.note(concat("Next: the result of ", open[1].name, "."));
+    return true;
   }
 
   std::shared_ptr<Request> make_request(const ParserOptions& options, const Prompt& prompt) const {
@@ -170,7 +168,7 @@ class Chat {
     apply_generation_flags(flags_.generation, *request);
     request->prompt = prompt.tokens(tokenizer_);
     request->stop_ids = chat_stop_ids(tokenizer_);
-    if (!options.stops.empty()) {
+    if (options.calls || !options.stops.empty()) {
       request->policies = {std::make_shared<ChatPolicy>(tokenizer_, ChatPolicyOptions{.parser = options})};
     }
     return request;
@@ -178,11 +176,15 @@ class Chat {
 
   // Asks for the answer to a message and shows it. What cannot be asked is said, and the message forgotten. False when
   // the answer was interrupted and nobody is there to go on.
-  bool answer(const std::string& text) {
-    messages_.push_back(text_message(Role::kUser, text));
+  bool answer(Message message) {
+    messages_.push_back(std::move(message));
     try {
       const Prompt prompt = render(messages_, {.thinking = thinking_});
-      const ParserOptions options{.start = prompt.answer, .stops = flags_.generation.stops};
+      const std::vector<Tool> tools = conversation_tools(messages_);
+      const ParserOptions options{.start = prompt.answer,
+                                  .calls = !tools.empty(),
+                                  .tools = std::make_shared<const std::vector<Tool>>(tools),
+                                  .stops = flags_.generation.stops};
       const auto sink = std::make_shared<AnswerSink>();
       const std::shared_ptr<Request> request = make_request(options, prompt);
       request->sink = sink;
@@ -226,12 +228,18 @@ class Chat {
 
   // The answer becomes part of the conversation; one that has not begun takes its question with it.
   void remember(const ParsedAnswer& answer) {
-    if (answer.content.empty() && answer.reasoning.empty()) {
+    if (answer.content.empty() && answer.reasoning.empty() && answer.calls.empty()) {
       messages_.pop_back();
       return;
     }
     messages_.push_back(text_message(Role::kAssistant, answer.content));
     messages_.back().reasoning = answer.reasoning;
+    for (const ParsedAnswer::Call& call : answer.calls) {
+      messages_.back().tool_calls.push_back({.id = concat("call_", messages_.size(), "_", &call - answer.calls.data()),
+                                             .name = call.name,
+                                             .arguments = normalised_arguments(Json(call.arguments))});
+    }
+    if (!answer.calls.empty()) screen_.note("Give the result of each call with /result TEXT, or go on with a message.");
   }
 
   void report(const AnswerSink& sink, double begin) const {

@@ -44,23 +44,43 @@ void ChatScreen::write(std::string_view text) {
   if (!text.empty()) at_line_start_ = text.back() == '\n';
 }
 
+// What stands between what was shown and what comes.
+void ChatScreen::change(Part part) {
+  if (part == part_) return;
+  if (part_ == Part::kReasoning && styled_) std::fwrite(kPlain.data(), 1, kPlain.size(), stdout);
+  if (part_ == Part::kReasoning || (part_ == Part::kContent && part == Part::kCall)) {
+    write(at_line_start_ ? "\n" : "\n\n");
+  }
+  if (part == Part::kReasoning) {
+    if (styled_) {
+      std::fwrite(kDim.data(), 1, kDim.size(), stdout);
+    } else {
+      write("thinking: ");
+    }
+  }
+  part_ = part;
+}
+
 void ChatScreen::show(const Delta& delta) {
-  const Part part = delta.kind == Delta::Kind::kReasoning ? Part::kReasoning : Part::kContent;
-  if (part != part_) {
-    if (part_ == Part::kReasoning) {
-      if (styled_) std::fwrite(kPlain.data(), 1, kPlain.size(), stdout);
-      write(at_line_start_ ? "\n" : "\n\n");
-    }
-    if (part == Part::kReasoning) {
-      if (styled_) {
-        std::fwrite(kDim.data(), 1, kDim.size(), stdout);
-      } else {
-        write("thinking: ");
-      }
-    }
-    part_ = part;
+  switch (delta.kind) {
+    case Delta::Kind::kReasoning:
+      change(Part::kReasoning);
+      break;
+    case Delta::Kind::kContent:
+      change(Part::kContent);
+      break;
+    case Delta::Kind::kCall:
+      change(Part::kCall);
+      if (!at_line_start_) write("\n");
+      write("call ");
+      break;
+    case Delta::Kind::kArguments:
+    case Delta::Kind::kCallEnd:
+      break;
   }
   write(terminal_ ? without_controls(delta.text) : delta.text);
+  if (delta.kind == Delta::Kind::kCall) write(" ");
+  if (delta.kind == Delta::Kind::kCallEnd) write("\n");
   std::fflush(stdout);
 }
 

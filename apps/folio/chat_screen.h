@@ -9,7 +9,8 @@
 namespace folio {
 
 // Reasoning is dimmed where standard output is a terminal, unless NO_COLOR is set; elsewhere it stands in its own
-// paragraph behind "thinking:". On a terminal control characters of the model's text are left out.
+// paragraph behind "thinking:". Calls of tools have a line each, "call NAME ARGUMENTS". On a terminal control
+// characters of the model's text are left out.
 class ChatScreen {
  public:
   ChatScreen();
@@ -21,7 +22,8 @@ class ChatScreen {
   void note(const std::string& text) const;
 
  private:
-  enum class Part : unsigned char { kNone, kReasoning, kContent };
+  enum class Part : unsigned char { kNone, kReasoning, kContent, kCall };
+  void change(Part part);
   void write(std::string_view text);
 
   bool terminal_;

@@ -79,6 +79,31 @@ class ChatTest(CommandTest):
         done = self.chat("hello\n", "--no-thinking", "--temperature", 0, "--stop", stop)
         self.assertEqual(done.stdout.rstrip("\n"), text[:text.index(stop)].rstrip("\n"))
 
+    def test_tools_of_a_conversation(self):
+        def call(id, city):
+            return {"id": id, "type": "function", "function": {"name": "weather", "arguments": json.dumps({"city": city})}}
+        tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+        given, saved = self.path("tools.json"), self.path("tools-saved.json")
+        with open(given, "w") as file:
+            json.dump({"tools": [tool], "messages": [
+                {"role": "user", "content": "Oslo and Lima?"},
+                {"role": "assistant", "content": None, "tool_calls": [call("a", "Oslo"), call("b", "Lima")]}]}, file)
+        if os.path.exists(saved):
+            os.unlink(saved)
+        done = self.chat(f"/result rain\n/result sun\n/result more\n/save {saved}\n", "--messages", given, "--no-thinking")
+        for says in ("Next: the result of weather.", "No call waits for a result.", f"6 messages are in {saved}."):
+            self.assertIn(says, done.stderr)
+        self.assertEqual(len(self.reports(done)), 1)  # the model goes on when it has both results
+        with open(saved) as file:
+            messages = json.load(file)
+        self.assertEqual([message["role"] for message in messages], ["system", "user", "assistant", "tool", "tool", "assistant"])
+        self.assertEqual(messages[0]["tools"], [tool])
+        self.assertEqual(messages[2]["tool_calls"], [call("a", "Oslo"), call("b", "Lima")])
+        self.assertEqual([(message["tool_call_id"], message["content"]) for message in messages[3:5]], [("a", "rain"), ("b", "sun")])
+        prompt = folio("render", "--model", self.model, "--messages", saved, "--no-thinking", "--text").stdout
+        self.assertIn("<tool_result>rain</tool_result>\n\n<tool_result>sun</tool_result>", prompt)
+        self.assertIn("Available Tool Schemas", prompt)
+
     def test_refusals(self):
         self.refused("chat", "--model", self.model, "--reasoning-effort", "lots", says="--reasoning-effort", input="")
         self.refused("chat", "--model", self.model, "--messages", self.path("none.json"), says="none.json", input="")
