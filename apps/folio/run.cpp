@@ -55,7 +55,7 @@ struct Report {
   double load_seconds = 0;
   double prefill_seconds = 0;  // until the first token, or the end
   double decode_seconds = 0;   // from the first token to the last
-  SpeculationStats speculation;
+  EngineStats engine;
 
   static double rate(int64_t count, double seconds) {
     return count > 0 && seconds > 0 ? static_cast<double>(count) / seconds : 0;
@@ -91,8 +91,9 @@ struct Report {
                  load_seconds, static_cast<long long>(usage.prompt_tokens), prefill_seconds, prefill_rate(),
                  static_cast<long long>(usage.completion_tokens), decode_rate(),
                  std::string(finish_reason_name(finish)).c_str());
-    if (speculation.verifications == 0) return;
-    std::fprintf(stderr, "speculation: %s%s\n", speculation_summary(speculation).c_str(),
+    if (engine.speculation.verifications == 0) return;
+    std::fprintf(stderr, "speculation: %s; draft head %.2f s, verification %.2f s%s\n",
+                 speculation_summary(engine.speculation).c_str(), engine.draft_seconds, engine.verify_seconds,
                  usage.forced_acceptance ? "; acceptance was forced, the text means nothing" : "");
   }
 };
@@ -184,7 +185,7 @@ void run(const Flags& flags) {
   if (report.finish == FinishReason::kError) fail(ErrorCode::kInternal, answer->message());
   report.prefill_seconds = (report.tokens.empty() ? now_seconds() : answer->first_token()) - submitted;
   report.decode_seconds = answer->last_token() - answer->first_token();
-  report.speculation = engine.stats().speculation;
+  report.engine = engine.stats();
   flags.json ? report.print_json() : report.print_summary();
   if (report.finish == FinishReason::kAbort) throw CLI::RuntimeError(kInterruptedStatus);
 }

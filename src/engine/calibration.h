@@ -48,7 +48,7 @@ std::vector<double> fit_temperatures(std::span<const DraftBlock> blocks, int32_t
 // What a step of `size` rows, or a draft for `size` requests, took.
 struct TimedStep {
   int64_t size = 0;
-  double seconds = 0;  // median
+  double seconds = 0;
 };
 
 // [size + 1] seconds by size: the slowest of the points of a size, never less than what fewer take, lines in between,

@@ -39,7 +39,7 @@ struct MeasuredSteps {
   struct Point {
     int32_t requests = 0;
     int32_t rows_each = 0;
-    double seconds = 0;  // median of a forward
+    double seconds = 0;  // of a forward, the lower quartile
   };
   std::vector<Point> points;
   std::vector<TimedStep> drafts;  // of the draft head, by requests

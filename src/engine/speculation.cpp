@@ -35,6 +35,17 @@ double SpeculationStats::accepted_length() const {
   return 1 + static_cast<double>(accepted_tokens()) / static_cast<double>(verifications);
 }
 
+std::vector<int64_t> SpeculationStats::by_accepted() const {
+  std::vector<int64_t> counts;
+  int64_t reached = verifications;
+  for (const int64_t further : accepted) {
+    counts.push_back(reached - further);
+    reached = further;
+  }
+  counts.push_back(reached);
+  return counts;
+}
+
 std::string speculation_summary(const SpeculationStats& stats) {
   if (stats.verifications == 0) return "";
   char text[160];
@@ -47,6 +58,8 @@ std::string speculation_summary(const SpeculationStats& stats) {
     std::snprintf(text, sizeof text, " %.0f %%", 100 * share);
     summary += text;
   }
+  if (stats.skipped_steps > 0)
+    summary += concat("; ", stats.skipped_steps, " steps without drafting, which did not pay");
   return summary;
 }
 

@@ -22,6 +22,8 @@ struct SpeculationStats {
   int64_t accepted_tokens() const;
   // Tokens that a verification gave on average: the accepted drafts and the one behind them; 0 without any.
   double accepted_length() const;
+  // Verifications by how many drafts they accepted, 0 and up; they sum up to `verifications`.
+  std::vector<int64_t> by_accepted() const;
 };
 
 // One line for people; empty without a verification.

@@ -19,8 +19,21 @@ TEST(SpeculationStats, CountsByPosition) {
   EXPECT_EQ(stats.drafted_tokens(), 13);
   EXPECT_EQ(stats.accepted_tokens(), 5);
   EXPECT_DOUBLE_EQ(stats.accepted_length(), 1 + 5.0 / 3);
+  EXPECT_EQ(stats.by_accepted(), (std::vector<int64_t>{1, 0, 1, 1, 0, 0}));
   EXPECT_EQ(speculation_summary(stats),
             "2.67 tokens a verification, 5 of 13 drafts accepted, by position 67 % 67 % 33 % 0 % 0 %");
+}
+
+TEST(SpeculationStats, CountsLengthsAndWhatWasNotDrafted) {
+  SpeculationStats stats;
+  EXPECT_EQ(stats.by_accepted(), std::vector<int64_t>{0});
+  stats.add_length(2);
+  stats.add_length(0);
+  stats.add_length(2);
+  EXPECT_EQ(stats.lengths, (std::vector<int64_t>{1, 0, 2}));
+  stats.add(2, 2);
+  stats.skipped_steps = 7;
+  EXPECT_NE(speculation_summary(stats).find("7 steps without drafting"), std::string::npos);
 }
 
 TEST(ForcedAcceptance, HasTheMeanThatIsAskedFor) {

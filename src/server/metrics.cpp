@@ -140,6 +140,36 @@ void print_cache(Page& page, const MetricsSources& sources) {
                static_cast<double>(sources.server.approximate_tokens_total));
 }
 
+// Counters by a whole number that is their label.
+void print_by(Page& page, std::string_view name, std::string_view help, std::string_view label,
+              const std::vector<int64_t>& counts) {
+  page.head(name, help, "counter");
+  for (size_t i = 0; i < counts.size(); ++i) {
+    page.line(name, static_cast<double>(counts[i]), concat(label, "=\"", i, "\""));
+  }
+}
+
+void print_speculation(Page& page, const EngineStats& engine) {
+  const SpeculationStats& speculation = engine.speculation;
+  page.counter("folio:draft_seconds_total", "Time of the draft head.", engine.draft_seconds);
+  page.counter("folio:verify_seconds_total", "Time of the model in steps that verified drafts.", engine.verify_seconds);
+  page.counter("vllm:spec_decode_num_drafts_total", "Verifications.", static_cast<double>(speculation.verifications));
+  page.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.",
+               static_cast<double>(speculation.drafted_tokens()));
+  page.counter("vllm:spec_decode_num_accepted_tokens_total", "Of these, accepted.",
+               static_cast<double>(speculation.accepted_tokens()));
+  page.gauge("folio:spec_decode_tokens_per_forward", "Tokens that a verification gave on average.",
+             speculation.accepted_length());
+  print_by(page, "folio:spec_decode_num_draft_tokens_per_pos_total",
+           "Verified drafted tokens, by position in the draft.", "position", speculation.drafted);
+  print_by(page, "vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens, by position in the draft.",
+           "position", speculation.accepted);
+  print_by(page, "folio:spec_decode_verify_length_total", "Drafts of a choice, by how many of them a step verified.",
+           "tokens", speculation.lengths);
+  page.counter("folio:spec_decode_skipped_steps_total", "Steps in which nobody drafted since it did not pay.",
+               static_cast<double>(speculation.skipped_steps));
+}
+
 void print_engine(Page& page, const MetricsSources& sources) {
   const EngineStats& engine = sources.engine;
   page.counter("folio:steps_total", "Steps with rows.", static_cast<double>(engine.steps));
@@ -147,19 +177,7 @@ void print_engine(Page& page, const MetricsSources& sources) {
   page.counter("folio:step_model_seconds_total", "Time of the model.", engine.run_seconds);
   page.counter("folio:prefill_rows_total", "Rows of prompts that ran.", static_cast<double>(engine.prefill_rows));
   page.counter("folio:decode_rows_total", "Rows of answers that ran.", static_cast<double>(engine.decode_rows));
-  page.counter("folio:draft_seconds_total", "Time of the draft head.", engine.draft_seconds);
-  const SpeculationStats& speculation = engine.speculation;
-  page.counter("vllm:spec_decode_num_drafts_total", "Verifications.", static_cast<double>(speculation.verifications));
-  page.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.",
-               static_cast<double>(speculation.drafted_tokens()));
-  page.counter("vllm:spec_decode_num_accepted_tokens_total", "Of these, accepted.",
-               static_cast<double>(speculation.accepted_tokens()));
-  page.head("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens, by position in the draft.",
-            "counter");
-  for (size_t i = 0; i < speculation.accepted.size(); ++i) {
-    page.line("vllm:spec_decode_num_accepted_tokens_per_pos_total", static_cast<double>(speculation.accepted[i]),
-              concat("position=\"", i, "\""));
-  }
+  print_speculation(page, engine);
   page.counter("folio:parser_dropped_bytes_total", "Text between calls that nobody gets.",
                static_cast<double>(sources.server.parser_dropped_bytes));
 }
@@ -292,15 +310,28 @@ std::string cache_stats_json(const MetricsSources& sources) {
 
 std::string spec_stats_json(const EngineStats& engine) {
   const SpeculationStats& speculation = engine.speculation;
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+  };
+  const std::vector<int64_t> by_accepted = speculation.by_accepted();
+  std::vector<double> percent;
+  for (const int64_t count : by_accepted) percent.push_back(100 * share(count, speculation.verifications));
   return dump(ReplyJson{{"enabled", engine.num_speculative_tokens > 0},
                         {"num_speculative_tokens", engine.num_speculative_tokens},
+                        {"dynamic", engine.dynamic_verification},
                         {"drafts", speculation.verifications},
                         {"draft_tokens", speculation.drafted_tokens()},
                         {"accepted_tokens", speculation.accepted_tokens()},
+                        {"acceptance_rate", share(speculation.accepted_tokens(), speculation.drafted_tokens())},
                         {"average_tokens_per_forward", speculation.accepted_length()},
+                        {"distribution", by_accepted},
+                        {"distribution_percent", percent},
                         {"drafted_per_position", speculation.drafted},
                         {"accepted_per_position", speculation.accepted},
+                        {"verify_lengths", speculation.lengths},
+                        {"skipped_steps", speculation.skipped_steps},
                         {"draft_seconds", engine.draft_seconds},
+                        {"verify_seconds", engine.verify_seconds},
                         {"model_seconds", engine.run_seconds}});
 }
 

@@ -20,6 +20,8 @@ const RATES = {
   modelSeconds: 'folio:step_model_seconds_total',
   accepted: 'vllm:spec_decode_num_accepted_tokens_total',
   drafts: 'vllm:spec_decode_num_drafts_total',
+  drafted: 'vllm:spec_decode_num_draft_tokens_total',
+  draftSeconds: 'folio:draft_seconds_total',
 };
 const GAUGES = {
   running: 'vllm:num_requests_running',
@@ -64,7 +66,10 @@ function takeSample(metrics, before) {
   const busy = sample.steps > 0;
   sample.stepHost = busy ? sample.hostSeconds / sample.steps : null;
   sample.stepModel = busy ? sample.modelSeconds / sample.steps : null;
+  sample.stepDraft = busy && sample.draftSeconds !== null ? sample.draftSeconds / sample.steps : null;
   sample.acceptance = sample.drafts > 0 ? sample.accepted / sample.drafts : null;
+  sample.verified = sample.drafts > 0 ? sample.drafted / sample.drafts : null;
+  sample.perForward = sample.acceptance === null ? null : 1 + sample.acceptance;
   return sample;
 }
 
@@ -134,6 +139,7 @@ const charts = {
     title: 'Step time', format: time, least: 0.0005, stacked: true,
     series: [
       { key: 'stepModel', name: 'model', colour: 'series-3', fill: true },
+      { key: 'stepDraft', name: 'draft head', colour: 'series-1', fill: true },
       { key: 'stepHost', name: 'host', colour: 'series-5', fill: true },
     ],
   }),
@@ -146,7 +152,10 @@ const charts = {
   }),
   speculation: new TimeChart({
     title: 'Speculation', format: (v) => v.toFixed(2), least: 1,
-    series: [{ key: 'acceptance', name: 'accepted a draft', colour: 'series-1', fill: true }],
+    series: [
+      { key: 'perForward', name: 'tokens per verification', colour: 'series-1', fill: true },
+      { key: 'verified', name: 'drafts verified', colour: 'series-2' },
+    ],
   }),
 };
 
