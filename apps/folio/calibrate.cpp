@@ -151,6 +151,13 @@ void print_costs(const StepCosts& costs, const Flags& flags) {
   }
 }
 
+// Found out before minutes of work; what is there stays.
+void check_writable(const std::string& path) {
+  const std::string part = path + ".part";
+  if (!std::ofstream(part)) fail(ErrorCode::kInvalidArgument, "--out: cannot write ", path);
+  std::filesystem::remove(part);
+}
+
 // The whole file or none.
 void write_file(const std::string& path, const std::string& text) {
   const std::string part = path + ".part";
@@ -172,8 +179,7 @@ void calibrate(const Flags& flags) {
   const Requests requests = read_prompts(flags, files);
   const RunnerOptions options = runner_for(flags, config, requests);
   const std::string stem = std::filesystem::path(flags.out).replace_extension().string();
-  write_file(flags.out, "");  // not found out after minutes of work
-  std::filesystem::remove(flags.out);
+  check_writable(flags.out);
   note_default_model(flags.model);
   ModelRunner runner(files, options);
   catch_interrupts();
@@ -224,7 +230,7 @@ void add_calibrate(CLI::App& app) {
   command->add_option("--max-num-seqs", flags->max_num_seqs, "Most requests at once that the profile is for")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
-  command->add_option("--seconds", flags->seconds, "For timing steps; three rounds are made whatever they take")
+  command->add_option("--seconds", flags->seconds, "For timing steps; one round is made whatever it takes")
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e5));
   add_generation_flags(*command, flags->generation);

@@ -31,7 +31,7 @@ ObservedDrafts observe_drafts(ModelRunner& runner, const std::vector<std::shared
 struct MeasureLimits {
   int32_t max_num_seqs = 1;
   double seconds = 60;  // for all rounds; kLeastRounds are run whatever they take
-  static constexpr int kLeastRounds = 3;
+  static constexpr int kLeastRounds = 1;
   static constexpr int kMostRounds = 15;
 };
 

@@ -97,6 +97,10 @@ class Calibrate(CommandTest):
         self.refused(*calibrate, "--prompts", self.prompts, "--max-num-seqs", 4000, says="--max-num-batched-tokens 2048")
         short = self.path("short.jsonl", '{"tokens": [5, 6], "max_tokens": 2}\n')
         self.refused(*calibrate, "--prompts", short, says="nothing was observed of position")
+        kept = self.path("kept.json", "an older profile")
+        self.refused("calibrate", "--model", self.model, "--out", kept, "--prompts", short, says="nothing was observed")
+        with open(kept, encoding="utf-8") as f:
+            self.assertEqual(f.read(), "an older profile")
         self.refused("calibrate", "--model", self.model, "--out", self.path("no/where.json"), "--prompts", self.prompts,
                      says="cannot write")
         self.assertFalse(os.path.exists(self.path("none.json")))
