@@ -115,8 +115,8 @@ class Observer {
   std::vector<std::vector<Proposal>> proposals_;
 };
 
-// Other work on the machine only ever adds to a time: with it the lower quartile is nearer to the truth than the median,
-// without it the two are the same.
+// Other work on the machine only ever adds to a time: with it the lower quartile is nearer to the truth than the
+// median, without it the two are the same.
 double lower_quartile(std::vector<double> values) {
   const auto quarter = values.begin() + std::ssize(values) / 4;
   std::ranges::nth_element(values, quarter);
