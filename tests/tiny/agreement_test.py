@@ -1,30 +1,38 @@
 """Folio on models/folio-tiny against the PyTorch network that trained it, teacher-forced on held-out text.
 
-sample.json was made by the network of tools/train in fp32 on the exported weights: per domain 1,024 token ids, the mean NLL
-and the most likely id at each position. Both sides round where the specification says; what differs is the order of
-sums, which FP8 and FP4 amplify: single logits move, the mean NLL does not.
+    agreement_test.py              the best backend on all of it, the reference on the beginning of each row
+    agreement_test.py reference    the reference on all of it
+
+sample.json has 5,040 positions: per domain two rows of 840 token ids with the mean NLL and the most likely id at each
+position, by the network with exact sums (`tools/train/agreement.py sample`). Folio's reference backend sums the same way
+and agrees. Other backends differ in the order of sums, which FP8 and FP4 amplify; they are held to what such orders do
+to one another (docs/fidelity.md, "A trained model").
 """
 import json
 import os
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import numpy as np
 
 FOLIO, SOURCE = os.environ["FOLIO"], os.environ["FOLIO_SOURCE_DIR"]
-MOST_NLL_DIFFERENCE = 0.005    # nats per token over all positions: what the model card promises
-LEAST_SAME_TOKEN = 0.90        # of all positions; 0.93 when the sample was made
+REFERENCE_EVERYWHERE = sys.argv[1:] == ["reference"]
+MOST_NLL_DIFFERENCE = 0.005    # nats per token over all positions
+LEAST_SAME_TOKEN = 0.99        # with the same sums
+LEAST_OF_OTHER_ORDERS = 0.92   # 94.1 % measured on avx2, 94.5 % on avx512bf16
+BEGINNING = 128                # tokens of a row: the reference takes 30 ms for each
 
 
-def folio_logits(tokens):
+def folio_logits(tokens, *arguments):
     with tempfile.TemporaryDirectory() as directory:
         ids, out = os.path.join(directory, "ids"), os.path.join(directory, "logits.safetensors")
         with open(ids, "w") as file:
             file.write(" ".join(map(str, tokens)))
-        subprocess.run([FOLIO, "logits", "--model", os.path.join(SOURCE, "models/folio-tiny"), "--tokens-file", ids, "--out", out],
-                       check=True, capture_output=True, timeout=300)
+        subprocess.run([FOLIO, "logits", "--model", os.path.join(SOURCE, "models/folio-tiny"), "--tokens-file", ids,
+                        "--out", out, *arguments], check=True, capture_output=True, timeout=600)
         with open(out, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             entry = json.loads(file.read(length))["logits"]
@@ -38,19 +46,32 @@ def mean_nll(logits, tokens):
     return np.mean(np.log(np.exp(logits - top[:, None]).sum(1)) + top - logits[np.arange(len(logits)), tokens[1:]])
 
 
+def compared(length, *arguments):
+    """-> the difference of the mean NLL, or None for parts of rows; the share of positions with the same token."""
+    with open(os.path.join(SOURCE, "tests/tiny/sample.json")) as file:
+        rows = [row for domain in json.load(file).values() for row in domain]
+    differences, same = [], []
+    for row in rows:
+        logits = folio_logits(row["tokens"][:length], *arguments)
+        same.append(np.mean(logits.argmax(1) == row["most_likely"][:length]))
+        if length is None:
+            differences.append(mean_nll(logits, row["tokens"]) - row["nll"])
+    return abs(np.mean(differences)) if differences else None, np.mean(same)
+
+
 class AgreementTest(unittest.TestCase):
-    def test_nll_and_most_likely_tokens(self):
-        with open(os.path.join(SOURCE, "tests/tiny/sample.json")) as file:
-            sample = json.load(file)
-        ours, theirs, same = [], [], []
-        for domain in sample.values():
-            logits = folio_logits(domain["tokens"])
-            ours.append(mean_nll(logits, domain["tokens"]))
-            theirs.append(domain["nll"])
-            same.append(np.mean(logits.argmax(1) == domain["most_likely"]))
-        self.assertLess(abs(np.mean(ours) - np.mean(theirs)), MOST_NLL_DIFFERENCE, (ours, theirs))
-        self.assertGreater(np.mean(same), LEAST_SAME_TOKEN, same)
+    def test_reference(self):
+        difference, same = compared(None if REFERENCE_EVERYWHERE else BEGINNING, "--isa", "ref")
+        self.assertGreaterEqual(same, LEAST_SAME_TOKEN)
+        if REFERENCE_EVERYWHERE:
+            self.assertLess(difference, MOST_NLL_DIFFERENCE)
+
+    @unittest.skipIf(REFERENCE_EVERYWHERE, "the reference alone was asked for")
+    def test_best_backend(self):
+        difference, same = compared(None)
+        self.assertLess(difference, MOST_NLL_DIFFERENCE)
+        self.assertGreater(same, LEAST_OF_OTHER_ORDERS)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=sys.argv[:1])

@@ -1,9 +1,11 @@
 """DeepSeek-V4.1 (text) in PyTorch for training: the published rounding points, whole sequences, no caches.
 
 Shapes: B sequences of T tokens, N = B T rows; S residual streams, D hidden, H heads, d head_dim; C compressed entries of a
-sequence. Section numbers are those of the model spec. Two things differ from inference, both far below one quantisation
-step: the outputs of a row's experts are summed in fp32 before they are rounded (7), and fp32 products run in TF32, which
-holds their bf16 inputs exactly but not the hyper-connection matrices (4.3).
+sequence. Section numbers are those of the model spec. Training differs from inference below one quantisation step: the
+outputs of a row's experts are summed in fp32 before they are rounded (7), attention does not round its probabilities but
+rounds before it weighs the sink (5.6), fp32 products run in TF32, which holds their bf16 inputs exactly but not the
+hyper-connection matrices (4.3), and ties of a selection go anywhere. With `sums.exact` (quantise.py) there are no such
+differences.
 """
 
 import math
@@ -18,7 +20,24 @@ from config_tiny import Config
 from config import engram_primes  # tools/oracle
 from engram import hash_multipliers  # tools/oracle
 from model import rope_frequencies  # tools/oracle
-from quantise import BF16, qdq4_16, qdq4_32, qdq8, qlinear, rms_norm, weight_fp4, weight_fp8, wide_linear
+from quantise import (
+    BF16,
+    elementary,
+    fp32_linear,
+    linear,
+    mean_square,
+    qdq4_16,
+    qdq4_32,
+    qdq8,
+    qlinear,
+    rms_norm,
+    softmax,
+    sums,
+    total,
+    weight_fp4,
+    weight_fp8,
+    wide_linear,
+)
 from sinkhorn import Sinkhorn
 
 torch._dynamo.config.recompile_limit = 64
@@ -53,14 +72,14 @@ def mix_inputs(streams, fn, scale, base, eps, hc_eps):
     """streams [N,S,D] -> pre [N,S], post [N,S], logits of comb [N,S,S] (4.3)."""
     s = streams.shape[1]
     z = streams.flatten(1).float()
-    m = F.linear(z, fn) * torch.rsqrt(z.square().mean(-1, keepdim=True) + eps)
-    pre = torch.sigmoid(m[:, :s] * scale[0] + base[:s]) + hc_eps
-    post = 2 * torch.sigmoid(m[:, s : 2 * s] * scale[1] + base[s : 2 * s])
+    m = fp32_linear(z, fn) * elementary(torch.rsqrt, mean_square(z) + eps)
+    pre = elementary(torch.sigmoid, m[:, :s] * scale[0] + base[:s]) + hc_eps
+    post = 2 * elementary(torch.sigmoid, m[:, s : 2 * s] * scale[1] + base[s : 2 * s])
     return pre, post, (m[:, 2 * s :] * scale[2] + base[2 * s :]).reshape(-1, s, s)
 
 
 def collapse(streams, mix):
-    return (mix[:, :, None] * streams.float()).sum(1).to(BF16)
+    return total(mix[:, :, None] * streams.float(), 1).to(BF16)
 
 
 @compiled
@@ -72,7 +91,10 @@ def collapse_norm(streams, mix, norm, eps):
 def expand(streams, y, post, comb):
     """out[j] = post[j] y + sum_i comb[i][j] X[i] (4.4)."""
     x = streams.float()
-    carried = sum(comb[:, i, :, None] * x[:, i, None, :] for i in range(streams.shape[1]))
+    if sums.exact:
+        carried = total(comb[:, :, :, None] * x[:, :, None, :], 1)
+    else:
+        carried = sum(comb[:, i, :, None] * x[:, i, None, :] for i in range(streams.shape[1]))
     return (post[:, :, None] * y.float()[:, None, :] + carried).to(BF16)
 
 
@@ -101,25 +123,30 @@ def project_window(x, wkv, kv_norm, cos, sin, eps):
 
 @compiled
 def project_output(o, sink, lse, cos, sin, wo_a, wo_b, groups):
-    """o [B,H,T,d] softmax-weighted values without the sink, lse [B,H,T] -> [B,T,D] (5.6 to 5.9)."""
-    o = (o.float() * torch.sigmoid(lse - sink[:, None])[..., None]).to(BF16)
+    """o [B,H,T,d] softmax-weighted values, lse [B,H,T], or None if the sink is in o -> [B,T,D] (5.6 to 5.9)."""
+    if lse is not None:
+        o = (o.float() * torch.sigmoid(lse - sink[:, None])[..., None]).to(BF16)
     o = rotate(o.transpose(1, 2), cos[:, None], -sin[:, None])
     b, t = o.shape[:2]
     wa = weight_fp8(wo_a).reshape(groups, -1, wo_a.shape[1])
-    y = torch.einsum("btgi,gri->btgr", o.reshape(b, t, groups, -1), wa).reshape(b, t, -1)
-    return qlinear(y, weight_fp8(wo_b))
+    o = o.reshape(b, t, groups, -1)
+    if sums.exact:
+        y = torch.stack([linear(o[:, :, g], wa[g]) for g in range(groups)], 2)
+    else:
+        y = torch.einsum("btgi,gri->btgr", o, wa)
+    return qlinear(y.flatten(2), weight_fp8(wo_b))
 
 
 @compiled
 def compress2(x, wkv, wgate, norm, eps):
     """x [B,T,D] -> un-rotated latents [B,T/2,d], groups of two (6.1)."""
     kv, gate = (wide_linear(x, w).unflatten(1, (-1, 2)) for w in (wkv, wgate))
-    return rms_norm((kv * torch.softmax(gate, dim=2)).sum(2).to(BF16), norm, eps)
+    return rms_norm(total(kv * softmax(gate, 2), 2).to(BF16), norm, eps)
 
 
 @compiled
 def compress1(x, wkv, norm, eps):
-    return rms_norm(F.linear(x, wkv.to(BF16)), norm, eps)
+    return rms_norm(linear(x, wkv.to(BF16)), norm, eps)
 
 
 @compiled
@@ -129,38 +156,46 @@ def compressed_rows(latent, cos, sin):
 
 @compiled
 def index_keys(latent, wk, k_norm, cos, sin, eps):
-    return qdq4_32(rotate(rms_norm(F.linear(latent, wk.to(BF16)), k_norm, eps), cos, sin))
+    return qdq4_32(rotate(rms_norm(linear(latent, wk.to(BF16)), k_norm, eps), cos, sin))
 
 
 @compiled
 def index_queries(x, qr, wq_b, weights_proj, cos, sin, heads, scale):
     """-> index queries [B,R,heads,i] and head weights [B,R,heads] (6.4)."""
     q = qlinear(qr, weight_fp8(wq_b)).reshape(*x.shape[:2], heads, -1)
-    weights = (F.linear(x, weights_proj.to(BF16)).float() * scale).to(BF16)
+    weights = (linear(x, weights_proj.to(BF16)).float() * scale).to(BF16)
     return qdq4_32(rotate(q, cos[:, None], sin[:, None])), weights
 
 
 def index_scores(q, weights, keys):
     """q [B,R,heads,i], keys [B,C,i] -> scores [B,R,C], three roundings (6.5)."""
     b, r, heads, i = q.shape
-    d = torch.bmm(q.reshape(b, r * heads, i), keys.transpose(1, 2)).reshape(b, r, heads, -1)
-    return (torch.relu(d) * weights[..., None]).float().sum(2).to(BF16)
+    q, keys = q.reshape(b, r * heads, i), keys.transpose(1, 2)
+    d = torch.bmm(q.double(), keys.double()).float().to(BF16) if sums.exact else torch.bmm(q, keys)
+    return total((torch.relu(d.reshape(b, r, heads, -1)) * weights[..., None]).float(), 2).to(BF16)
+
+
+def highest(scores, k):
+    """Indices of the k highest of the last dimension; exact: ties go to the lowest index."""
+    if sums.exact:
+        return torch.sort(scores, dim=-1, descending=True, stable=True).indices[..., :k]
+    return torch.topk(scores, k, dim=-1).indices
 
 
 @compiled
 def routing(x, gate, bias, k, scale):
     """x [N,D] -> weights [N,E], zero where an expert is not selected (7), and selections [N,E]."""
-    affinity = torch.sqrt(F.softplus(wide_linear(x, gate)))
-    chosen = torch.topk(affinity.detach() + bias, k, dim=-1).indices
+    affinity = elementary(torch.sqrt, elementary(F.softplus, wide_linear(x, gate)))
+    chosen = highest(affinity.detach() + bias, k)
     selected = torch.zeros_like(affinity).scatter(1, chosen, 1.0)
     weights = affinity * selected
     if k > 1:
-        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+        weights = weights / (total(weights, -1, keepdim=True) + 1e-20)
     return weights * scale, selected
 
 
 def swiglu(gate, up, limit):
-    return F.silu(gate.float().clamp(max=limit)) * up.float().clamp(-limit, limit)
+    return elementary(F.silu, gate.float().clamp(max=limit)) * up.float().clamp(-limit, limit)
 
 
 @compiled
@@ -169,12 +204,15 @@ def moe(x, weights, w1, w3, w2, s1, s3, s2, limit):
     experts, inner, hidden = w1.shape
     xq = qdq8(x)
     gate, up = (
-        F.linear(xq, weight_fp4(w).reshape(experts * inner, hidden)).unflatten(1, (experts, inner)) for w in (w1, w3)
+        linear(xq, weight_fp4(w).reshape(experts * inner, hidden)).unflatten(1, (experts, inner)) for w in (w1, w3)
     )
-    v = (weights[:, :, None] * swiglu(gate, up, limit)).to(BF16)
-    routed = F.linear(qdq8(v).flatten(1), weight_fp4(w2).permute(1, 0, 2).reshape(hidden, experts * inner))
-    shared = swiglu(F.linear(xq, weight_fp8(s1)), F.linear(xq, weight_fp8(s3)), limit).to(BF16)
-    return (routed.float() + qlinear(shared, weight_fp8(s2)).float()).to(BF16)
+    v = qdq8((weights[:, :, None] * swiglu(gate, up, limit)).to(BF16))
+    if sums.exact:
+        routed = sum(linear(v[:, e], weight_fp4(w2[e])).float() for e in range(experts))
+    else:
+        routed = F.linear(v.flatten(1), weight_fp4(w2).permute(1, 0, 2).reshape(hidden, experts * inner)).float()
+    shared = swiglu(linear(xq, weight_fp8(s1)), linear(xq, weight_fp8(s3)), limit).to(BF16)
+    return (routed + qlinear(shared, weight_fp8(s2)).float()).to(BF16)
 
 
 @compiled
@@ -185,9 +223,9 @@ def engram_inject(streams, table_rows, wkv, q_weight, k_weight, eps):
     key, value = kv[:, : s * hidden].reshape(n, s, hidden), kv[:, s * hidden :]
     x = streams.float()
     weight = q_weight.to(BF16).float() * k_weight.to(BF16).float()
-    rs = torch.rsqrt(x.square().mean(-1) + eps) * torch.rsqrt(key.square().mean(-1) + eps)
-    dot = (x * weight * key).sum(-1) * rs * hidden**-0.5
-    gate = torch.sigmoid(torch.copysign(torch.sqrt(dot.abs().clamp(min=1e-6)), dot))
+    rs = elementary(torch.rsqrt, mean_square(x)[..., 0] + eps) * elementary(torch.rsqrt, mean_square(key)[..., 0] + eps)
+    dot = total(x * weight * key, -1) * rs * hidden**-0.5
+    gate = elementary(torch.sigmoid, torch.copysign(elementary(torch.sqrt, dot.abs().clamp(min=1e-6)), dot))
     return (x + gate[:, :, None] * value[:, None, :]).to(BF16)
 
 
@@ -207,8 +245,11 @@ def head_loss(hidden, norm, head, targets, eps):
 _flex_compiled = torch.compile(flex_attention, dynamic=False)
 
 
-def attend(q, kv, mask):
-    """q [B,H,T,d], kv [B,1,T+C,d] (keys are values) -> (o, lse). The plain form is dense and in fp32 throughout."""
+def attend(q, kv, mask, sink, window):
+    """q [B,H,T,d], kv [B,1,T+C,d] (keys are values) -> (o, lse), where lse is None if the sink is in o. The plain form is
+    dense and in fp32 throughout."""
+    if sums.exact:
+        return attend_exactly(q, kv, mask, sink, window), None
     if compile_pieces:
         return _flex_compiled(q, kv, kv, block_mask=mask, enable_gqa=True, return_lse=True)
     q, kv = q.float(), kv.float()
@@ -216,6 +257,29 @@ def attend(q, kv, mask):
     scores = (q @ kv.transpose(2, 3) * q.shape[-1] ** -0.5).masked_fill(~allowed, -math.inf)
     lse = torch.logsumexp(scores, -1)
     return (torch.exp(scores - lse[..., None]) @ kv).to(BF16), lse
+
+
+def attend_exactly(q, kv, mask, sink, window):
+    """As published (5.6): a query's list has `window` slots for its own rows, oldest first, and then the selected entries;
+    probabilities are rounded to bf16 relative to the running maximum after every 64 slots."""
+    length, count = q.shape[2], kv.shape[2]
+    allowed = create_mask(mask.mask_mod, len(q), None, length, count, device=q.device)
+    at, key = torch.arange(length)[:, None], torch.arange(length)
+    near = (key - (at - window + 1).clamp(min=0)).expand_as(allowed[..., :length])
+    far = window - 1 + allowed[..., length:].cumsum(-1)
+    chunk = (torch.cat([near, far], -1) // 64).masked_fill(~allowed, -1)
+    values = kv.double()
+    scores = (q.double() @ values.transpose(2, 3)).float() * q.shape[-1] ** -0.5
+    highest_yet = torch.full_like(scores[..., :1], -1e30)
+    weight, o = torch.zeros_like(highest_yet), torch.zeros_like(q, dtype=torch.float32)
+    for number in range(int(chunk.max()) + 1):
+        part = scores.masked_fill(chunk != number, -math.inf)
+        higher = torch.maximum(highest_yet, part.amax(-1, keepdim=True))
+        scale, p = elementary(torch.exp, highest_yet - higher), elementary(torch.exp, part - higher)
+        weight = weight * scale + total(p, -1, keepdim=True)
+        o = o * scale + (p.to(BF16).double() @ values).float()
+        highest_yet = higher
+    return (o / (weight + elementary(torch.exp, sink[:, None, None] - highest_yet))).to(BF16)
 
 
 # ======================================================================================================================
@@ -486,7 +550,7 @@ class Run:
             self.masks[ratio] = self.g.mask(ratio, self.selected if ratio and self.select else None)
         if ratio:
             kv = torch.cat([kv, self.entries], dim=1)
-        o, lse = attend(q, kv[:, None], self.masks[ratio])
+        o, lse = attend(q, kv[:, None], self.masks[ratio], attn.attn_sink, self.c.sliding_window)
         return attn.output(o, lse, cos, sin).flatten(0, 1)
 
     def _compress(self, attn, x):
@@ -530,7 +594,7 @@ class Run:
             scores = scores.masked_fill(~self.candidates, -math.inf)
         if scores.shape[-1] <= c.index_topk:
             return (scores > -math.inf).expand_as(scores)
-        chosen = torch.topk(scores, c.index_topk, dim=-1).indices
+        chosen = highest(scores, c.index_topk)
         return torch.zeros_like(scores, dtype=torch.bool).scatter(2, chosen, True) & (scores > -math.inf)
 
     def _candidate_pool(self, scores):
@@ -541,5 +605,5 @@ class Run:
             return torch.ones_like(scores, dtype=torch.bool)
         newest = torch.arange(self.t, device=scores.device) // size  # ratio 1: V - 1 is the position
         best = best.scatter(2, newest[None, :, None].expand(len(best), -1, 1), math.inf)
-        kept = torch.topk(best, c.candidate_topk_blocks, dim=-1).indices
+        kept = highest(best, c.candidate_topk_blocks)
         return torch.zeros_like(best, dtype=torch.bool).scatter(2, kept, True).repeat_interleave(size, -1)[..., :count]

@@ -1,11 +1,21 @@
 """The published rounding points as differentiable functions (model spec 0): values on the grid, gradient straight through.
 
 Weights are fp32 masters; results are bf16, in which every value of the FP8 and FP4 grids (scales included) is exact.
+Training sums as the hardware likes. With `sums.exact` every sum is taken in double and rounded once, as are exp and
+its kin, so that the network can be held bit for bit against others that do the same (agreement.py).
 """
 
 import torch
 import torch.nn.functional as F
 
+
+class Sums:
+    """How sums are taken; a switch for comparisons, set before the first forward."""
+
+    exact = False
+
+
+sums = Sums()
 BF16 = torch.bfloat16
 _RECIP_448 = 0.0022321429569274187  # float32(1/448)
 _RECIP_6 = 0.1666666716337204  # float32(1/6)
@@ -74,17 +84,49 @@ def weight_fp4(w):
     return straight_through(g, e2m1((g / scale).clamp(-6, 6)) * scale).reshape(w.shape).to(BF16)
 
 
+def total(x, dim, keepdim=False):
+    """Sum of float32 values."""
+    return x.double().sum(dim, keepdim).float() if sums.exact else x.sum(dim, keepdim)
+
+
+def mean_square(x):
+    """Mean of the squares of the last dimension, kept as one."""
+    return (x.double() if sums.exact else x).square().mean(-1, keepdim=True).float()
+
+
+def elementary(function, x):
+    """exp, sqrt and their kin of float32 values, rounded once (MKL's single-precision sqrt is not)."""
+    return function(x.double()).float() if sums.exact else function(x)
+
+
+def softmax(x, dim):
+    if not sums.exact:
+        return torch.softmax(x, dim)
+    e = elementary(torch.exp, x - x.amax(dim, keepdim=True))
+    return e / total(e, dim, keepdim=True)
+
+
+def fp32_linear(x, w):
+    """float32 [.., I] and [O, I] -> float32."""
+    return F.linear(x.double(), w.double()).float() if sums.exact else F.linear(x, w)
+
+
+def linear(x, w):
+    """bf16 [.., I] and [O, I] -> bf16."""
+    return fp32_linear(x, w).to(BF16) if sums.exact else F.linear(x, w)
+
+
 def qlinear(x, w):
     """Quantised linear (0.6); w is on its grid already."""
-    return F.linear(qdq8(x), w)
+    return linear(qdq8(x), w)
 
 
 def wide_linear(x, w):
     """fp32 linear of bf16-stored weights (0.7). TF32 holds bf16 values exactly."""
-    return F.linear(x.float(), w.to(BF16).float())
+    return fp32_linear(x.float(), w.to(BF16).float())
 
 
 def rms_norm(x, w, eps):
     """RMSNorm with one rounding (0.8)."""
     x = x.float()
-    return (w.to(BF16).float() * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps))).to(BF16)
+    return (w.to(BF16).float() * (x * elementary(torch.rsqrt, mean_square(x) + eps))).to(BF16)

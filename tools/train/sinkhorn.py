@@ -6,6 +6,8 @@ equations; they are found by as many alternating steps as the forward pass takes
 
 import torch
 
+from quantise import softmax, total
+
 try:
     import triton
     import triton.language as tl
@@ -51,11 +53,11 @@ if triton is not None:
 
 
 def sinkhorn_plain(c, iterations, eps):
-    c = torch.softmax(c, dim=2) + eps
-    c = c / (c.sum(1, keepdim=True) + eps)
+    c = softmax(c, 2) + eps
+    c = c / (total(c, 1, keepdim=True) + eps)
     for _ in range(iterations - 1):
-        c = c / (c.sum(2, keepdim=True) + eps)
-        c = c / (c.sum(1, keepdim=True) + eps)
+        c = c / (total(c, 2, keepdim=True) + eps)
+        c = c / (total(c, 1, keepdim=True) + eps)
     return c
 
 
