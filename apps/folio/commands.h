@@ -11,6 +11,7 @@ void add_batch(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_calibrate(CLI::App& app);
 void add_chat(CLI::App& app);
+void add_eval(CLI::App& app);
 void add_export_hidden(CLI::App& app);
 void add_fuzz(CLI::App& app);
 void add_logits(CLI::App& app);

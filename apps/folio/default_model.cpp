@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "bundled_model.h"
+#include "bundled_files.h"
 #include "checkpoint/synthesize.h"
 #include "interrupt.h"
 #include "tokenizer/compressed_vocab.h"

@@ -53,6 +53,7 @@ void add_commands(CLI::App& app) {
   folio::add_bench(app);
   folio::add_calibrate(app);
   folio::add_chat(app);
+  folio::add_eval(app);
   folio::add_export_hidden(app);
   folio::add_fuzz(app);
   folio::add_logits(app);
