@@ -130,5 +130,30 @@ TEST(TokenPolicies, BadWordsAreForbiddenAtTheirLastToken) {
   EXPECT_EQ(forbidden(), (std::vector{65}));
 }
 
+// A policy of one of both kinds; counts the questions for its mask.
+struct Policy final : TokenPolicy {
+  explicit Policy(bool asks) : masking(asks) {}
+  bool mask(std::span<uint64_t>) override {
+    ++asked;
+    return false;
+  }
+  bool masks() const override { return masking; }
+  PolicyVerdict accept(int32_t) override { return PolicyVerdict::kContinue; }
+  void rollback(int32_t) override {}
+
+  bool masking;
+  int asked = 0;
+};
+
+TEST(TokenPolicies, AChainMasksIfOneOfItDoes) {
+  const auto stops = std::make_shared<Policy>(false), grammar = std::make_shared<Policy>(true);
+  EXPECT_FALSE(chain_policies({stops, stops})->masks());
+  EXPECT_TRUE(chain_policies({stops, grammar})->masks());
+  std::vector<uint64_t> bits(2, ~uint64_t{0});
+  EXPECT_FALSE(chain_policies({stops, grammar})->mask(bits));
+  EXPECT_EQ(stops->asked, 0) << "nobody asks who never masks";
+  EXPECT_EQ(grammar->asked, 1);
+}
+
 }  // namespace
 }  // namespace folio

@@ -35,6 +35,7 @@ void BadWordsPolicy::rollback(int32_t count) {
 bool PolicyChain::mask(std::span<uint64_t> bits) {
   bool cleared = false;
   for (const auto& policy : policies_) {
+    if (!policy->masks()) continue;
     // A policy expects to see all bits set; what the ones before have cleared stays so.
     std::vector<uint64_t> own(bits.size(), ~uint64_t{0});
     if (!policy->mask(own)) continue;
@@ -42,6 +43,10 @@ bool PolicyChain::mask(std::span<uint64_t> bits) {
     for (size_t word = 0; word < bits.size(); ++word) bits[word] &= own[word];
   }
   return cleared;
+}
+
+bool PolicyChain::masks() const {
+  return std::ranges::any_of(policies_, [](const auto& policy) { return policy->masks(); });
 }
 
 PolicyVerdict PolicyChain::accept(int32_t id) {

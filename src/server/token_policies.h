@@ -40,6 +40,7 @@ class PolicyChain final : public TokenPolicy {
  public:
   explicit PolicyChain(std::vector<std::shared_ptr<TokenPolicy>> policies) : policies_(std::move(policies)) {}
   bool mask(std::span<uint64_t> bits) override;
+  bool masks() const override;
   PolicyVerdict accept(int32_t id) override;
   void rollback(int32_t count) override;
 
