@@ -1,6 +1,7 @@
 #include "engine_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "base/error.h"
 #include "cache/state_transfer.h"
@@ -69,7 +70,7 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   add_speculation_flags(command, flags.speculation);
 }
 
-void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
+void add_speculative_flags(CLI::App& command, SpeculationFlags& flags) {
   const std::string group = "Speculation";
   command
       .add_option("--speculative,--method", flags.method,
@@ -81,12 +82,24 @@ void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
       command.add_option("--num-speculative-tokens", flags.num_tokens, "Tokens that it proposes at a time, 1 to 5")
           ->type_name("N")
           ->group(group);
+}
+
+void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
+  const std::string group = "Speculation";
+  add_speculative_flags(command, flags);
   command
       .add_option(
           "--dspark-profile,--calibration-profile", flags.profile,
           "Profile of folio calibrate: a step verifies as many of the proposals as pay, and none are made while "
           "that does not pay (default: all are verified)")
       ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--spec-acceptance", flags.acceptance,
+                  "match: a proposal is kept if it is what is sampled; the same draws as without speculation. ratio: "
+                  "proposals are drawn too and kept by the ratio of the probabilities, often more of them; answers of "
+                  "the same distribution, but other draws. Equal for greedy requests")
+      ->check(CLI::IsMember({"match", "ratio"}))
       ->group(group);
   flags.acceptance_length_option =
       command
@@ -117,6 +130,12 @@ int32_t speculative_tokens(const SpeculationFlags& flags) {
   return 0;
 }
 
+void apply_speculation_flags(const SpeculationFlags& flags, EngineConfig& config) {
+  config.num_speculative_tokens = speculative_tokens(flags);
+  config.forced_acceptance_length = forced_length(flags);
+  config.acceptance = flags.acceptance == "ratio" ? Acceptance::kRatio : Acceptance::kMatch;
+}
+
 std::shared_ptr<const CalibrationProfile> load_profile(const SpeculationFlags& flags, const ModelFiles& files,
                                                        const RunnerOptions& options) {
   if (flags.profile.empty()) return nullptr;
@@ -138,8 +157,8 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
   }
   setup.runner.max_model_len = context_length(config, flags.max_model_len);
   setup.runner.max_num_seqs = flags.config.max_num_seqs;
-  setup.runner.num_speculative_tokens = setup.engine.num_speculative_tokens = speculative_tokens(flags.speculation);
-  setup.engine.forced_acceptance_length = forced_length(flags.speculation);
+  apply_speculation_flags(flags.speculation, setup.engine);
+  setup.runner.num_speculative_tokens = setup.engine.num_speculative_tokens;
   setup.engine.profile = load_profile(flags.speculation, files, setup.runner);
   setup.runner.max_head_rows = flags.config.max_num_seqs * (1 + setup.runner.num_speculative_tokens);
   setup.engine.max_num_batched_tokens = setup.runner.max_rows;
@@ -157,6 +176,14 @@ void check_setup(const EngineSetup& setup, const Config& config) {
     if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
   }
   resolve(setup.engine, config, make_topology(config), make_geometry(setup.runner, config));
+}
+
+void note_forced_acceptance(const EngineConfig& config) {
+  if (config.forced_acceptance_length == 0) return;
+  std::fprintf(stderr,
+               "folio: acceptance of drafts is forced, %.4g tokens of a verification on average: for measurements, the "
+               "text means nothing\n",
+               config.forced_acceptance_length);
 }
 
 }  // namespace folio

@@ -13,6 +13,7 @@ namespace folio {
 struct SpeculationFlags {
   std::string method = "none";
   int32_t num_tokens = 5;
+  std::string acceptance = "match";
   double acceptance_length = 0, acceptance_rate = 0;
   std::string profile;  // file of a calibration profile; "": verification of a fixed width
   // Given or not.
@@ -34,7 +35,9 @@ struct EngineFlags {
 // Declares --max-model-len, --max-num-seqs, --long-prefill-token-threshold, the flags of the prefix cache and of
 // bounded replay, --exact, and those of speculation on `command`.
 void add_engine_flags(CLI::App& command, EngineFlags& flags);
-// Those of speculation alone.
+// --speculative and --num-speculative-tokens.
+void add_speculative_flags(CLI::App& command, SpeculationFlags& flags);
+// These and the other flags of speculation.
 void add_speculation_flags(CLI::App& command, SpeculationFlags& flags);
 
 // The tokens to draft that the flags ask for; 0: no speculation. Throws Error(kInvalidArgument) for flags that do not
@@ -45,6 +48,8 @@ int32_t speculative_tokens(const SpeculationFlags& flags);
 // weight is read. Throws Error(kNotFound, kInvalidArgument) with every reason why it does not hold.
 std::shared_ptr<const CalibrationProfile> load_profile(const SpeculationFlags& flags, const ModelFiles& files,
                                                        const RunnerOptions& options);
+// How the flags have the engine speculate. Throws Error(kInvalidArgument) likewise.
+void apply_speculation_flags(const SpeculationFlags& flags, EngineConfig& config);
 
 // What an engine is made of. Changed by who knows more than the flags say, then checked.
 struct EngineSetup {
@@ -57,5 +62,8 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
 
 // Throws Error(kInvalidArgument) with every reason why the setup cannot work; reads no weight.
 void check_setup(const EngineSetup& setup, const Config& config);
+
+// On stderr: that acceptance of drafts is forced, if it is.
+void note_forced_acceptance(const EngineConfig& config);
 
 }  // namespace folio

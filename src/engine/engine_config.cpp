@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "cache/state_transfer.h"
 #include "engine/calibration_profile.h"
-#include "engine/speculation.h"
 
 namespace folio {
 namespace {
@@ -49,6 +48,16 @@ EngineConfig resolve(EngineConfig config, const Config& model, const Topology& t
     if (refusal) refuse(*refusal);
   }
   if (config.profile != nullptr) check_profile(config, refuse);
+  if (config.acceptance == Acceptance::kRatio) {
+    if (config.num_speculative_tokens == 0) refuse("--spec-acceptance ratio needs --speculative dspark");
+    if (config.forced_acceptance_length != 0) {
+      refuse("--spec-acceptance ratio has no meaning when acceptance is forced: leave one out");
+    }
+    if (config.profile != nullptr) {
+      // Whether a draft is verified would depend on what it is, which would favour some tokens.
+      refuse("--spec-acceptance ratio verifies blocks of a fixed width: leave out --dspark-profile");
+    }
+  }
   if (config.depth != 1 && config.depth != 2) refuse(concat("depth ", config.depth, " must be 1 or 2"));
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
   return config;

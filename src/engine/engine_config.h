@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cache/geometry.h"
+#include "engine/speculation.h"
 #include "model/topology.h"
 
 namespace folio {
@@ -22,7 +23,8 @@ struct EngineConfig {
   bool encoder_replay = true;                // --[no-]encoder-swa-bounded-replay; off: state images
   int64_t state_checkpoint_interval = 8192;  // tokens between images
   int32_t num_speculative_tokens = 0;        // drafts of a decode step; 0: no speculation
-  double forced_acceptance_length = 0;       // for measurements: mean tokens of a verification; 0: not forced
+  Acceptance acceptance = Acceptance::kMatch;
+  double forced_acceptance_length = 0;  // for measurements: mean tokens of a verification; 0: not forced
   // Verification is dynamic; null: all drafts are verified.
   std::shared_ptr<const CalibrationProfile> profile = nullptr;
   bool poison = false;  // for tests: pages and slots hold NaN patterns at first and from when they are free again

@@ -73,7 +73,8 @@ bool EngineCore::advance() {
                   .top = {},
                   .committed = {},
                   .drafts = {},
-                  .confidences = {}};
+                  .confidences = {},
+                  .candidates = {}};
   if (flight.step.head_rows > 0) {
     flight.sampled.assign(outputs.sampled, outputs.sampled + flight.step.head_rows);
     flight.logprobs.assign(outputs.logprobs, outputs.logprobs + flight.step.head_rows);
@@ -82,6 +83,9 @@ bool EngineCore::advance() {
   }
   flight.drafts.assign(drafts.tokens, drafts.tokens + step.draft.rows());
   flight.confidences.assign(drafts.confidences, drafts.confidences + step.draft.rows());
+  if (drafts.candidates != nullptr) {
+    flight.candidates.assign(drafts.candidates, drafts.candidates + step.draft.rows() * kDraftCandidates);
+  }
   in_flight_.push_back(std::move(flight));
   if (std::ssize(in_flight_) >= config_.depth) accept_oldest();
   return true;
@@ -120,7 +124,8 @@ void EngineCore::accept_oldest() {
                                 .top = done.step.top ? done.top.data() : nullptr,
                                 .committed = done.committed.data(),
                                 .drafts = done.drafts.data(),
-                                .confidences = done.confidences.data()});
+                                .confidences = done.confidences.data(),
+                                .candidates = done.candidates.empty() ? nullptr : done.candidates.data()});
 }
 
 void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
@@ -129,7 +134,12 @@ void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
     builder.add_request(request_span(span), span.state->pages);
     span.state->restart = false;
     add_rows(span, builder);
-    if (span.drafting) builder.add_draft();
+    if (!span.drafting) continue;
+    if (config_.acceptance == Acceptance::kRatio) {
+      builder.add_draft(span.state->sampling);
+    } else {
+      builder.add_draft();
+    }
   }
 }
 
@@ -188,8 +198,19 @@ void EngineCore::add_drafted_rows(const ScheduledSpan& span, StepBuilder& builde
     builder.add_sampled_row(state.sampling);
     // Behind a draft that ends the request nothing is asked any more.
     lists.add_to(builder, state.generated() + i, runner_.config().eos_token_id, stopped ? nullptr : policy);
+    if (i < span.drafts) add_ratio(state, i, builder);
   }
   if (told > 0) policy->rollback(told);
+}
+
+// Draft i of the request, if it was drawn, is checked by the row added last.
+void EngineCore::add_ratio(const RequestState& state, int32_t i, StepBuilder& builder) const {
+  if (state.draft_candidates.empty()) return;
+  const auto all =
+      std::span(state.draft_candidates).subspan(static_cast<size_t>(i * kDraftCandidates), kDraftCandidates);
+  const auto end = std::ranges::find(all, -1, &DraftCandidate::id);
+  if (end == all.begin()) return;
+  builder.add_ratio(state.drafts[static_cast<size_t>(i)], {all.begin(), end});
 }
 
 }  // namespace folio

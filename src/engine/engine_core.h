@@ -47,6 +47,7 @@ class EngineCore {
     std::vector<int32_t> committed;
     std::vector<int32_t> drafts;
     std::vector<float> confidences;
+    std::vector<DraftCandidate> candidates;
   };
   void build(const ScheduledStep& step, StepBuilder& builder) const;
   // The span of a request in a step, without its rows.
@@ -55,6 +56,7 @@ class EngineCore {
   // The last known row and the drafts behind it: each is sampled under the rules that hold if the drafts before it are
   // accepted.
   void add_drafted_rows(const ScheduledSpan& span, StepBuilder& builder) const;
+  void add_ratio(const RequestState& state, int32_t i, StepBuilder& builder) const;
   bool advance();
   void accept_oldest();
   StepOutputs run(const CopyPlan& copies, const Step* step, TraceSink* trace = nullptr);

@@ -44,7 +44,7 @@ struct Usage {
   int32_t preemptions = 0;
   int64_t drafted_tokens = 0;      // that were verified
   int64_t accepted_tokens = 0;     // of these
-  bool forced_acceptance = false;  // drafts were accepted whatever was sampled: the text means nothing
+  bool forced_acceptance = false;  // drafts are accepted whatever was sampled: the text means nothing
   std::vector<ReplayPlan> plans;   // one for the first run and one for each after a preemption
 };
 

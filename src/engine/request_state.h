@@ -58,6 +58,8 @@ struct RequestState {
   std::vector<int32_t> drafts;     // proposed behind the last of `tokens`
   std::vector<float> confidences;  // of the drafts (model/step.h)
   int32_t verify_length = 0;       // drafts that the next step verifies if nothing is in their way
+  // [drafts, kDraftCandidates] what they were drawn from; empty: they are greedy
+  std::vector<DraftCandidate> draft_candidates;
   int64_t prompt_length() const { return std::ssize(request->prompt); }
   int64_t generated() const { return std::ssize(tokens) - prompt_length(); }
   // Rows that must run before the next sample: 1 in decode, more while the host knows tokens that have not run.

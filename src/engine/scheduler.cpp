@@ -42,6 +42,7 @@ void Scheduler::submit(RequestId id, const std::shared_ptr<const Request>& reque
     fresh.push_back(std::make_unique<RequestState>(id, request, choice, geometry_.inputs().block_size));
     RequestState& state = *fresh.back();
     state.usage.prompt_tokens = state.prompt_length();
+    state.usage.forced_acceptance = config_.forced_acceptance_length > 0;
     const bool replay = config_.decoder_replay && !state.wants_exact();
     state.decoder_start = replay ? decoder_tail_start(state.prompt_length(), geometry_.inputs().window) : 0;
     state.parent = choice > 0 ? fresh.front().get() : nullptr;
@@ -194,7 +195,6 @@ ScheduledSpan Scheduler::decode_span(RequestState& state, const ScheduledStep& s
     const auto choice = static_cast<uint64_t>(state.id * kMaxChoices + state.choice);
     span.forced_accepts =
         ForcedAcceptance(config_.forced_acceptance_length).accepts(choice, state.generated(), span.drafts);
-    state.usage.forced_acceptance = true;
   }
   return span;
 }
@@ -368,6 +368,11 @@ void Scheduler::take_drafts(const ScheduledSpan& span, const StepSamples& sample
   const int32_t width = span.drafting ? config_.num_speculative_tokens : 0;
   state.drafts.assign(samples.drafts + block * width, samples.drafts + (block + 1) * width);
   state.confidences.assign(samples.confidences + block * width, samples.confidences + (block + 1) * width);
+  state.draft_candidates.clear();
+  if (samples.candidates != nullptr) {
+    const DraftCandidate* candidates = samples.candidates + block * width * kDraftCandidates;
+    state.draft_candidates.assign(candidates, candidates + width * kDraftCandidates);
+  }
   state.verify_length = width;
 }
 

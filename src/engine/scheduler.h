@@ -40,10 +40,11 @@ struct ScheduledStep {
 struct StepSamples {
   const int32_t* ids = nullptr;
   const float* logprobs = nullptr;
-  const TopLogprob* top = nullptr;     // [head rows, kMaxTopLogprobs]; null if no row reports any
-  const int32_t* committed = nullptr;  // [spans] rows that were committed; read for spans with drafts
-  const int32_t* drafts = nullptr;     // [drafting spans, num_speculative_tokens]
-  const float* confidences = nullptr;  // of the drafts
+  const TopLogprob* top = nullptr;             // [head rows, kMaxTopLogprobs]; null if no row reports any
+  const int32_t* committed = nullptr;          // [spans] rows that were committed; read for spans with drafts
+  const int32_t* drafts = nullptr;             // [drafting spans, num_speculative_tokens]
+  const float* confidences = nullptr;          // of the drafts
+  const DraftCandidate* candidates = nullptr;  // [drafting spans, num_speculative_tokens, kDraftCandidates] or null
 };
 
 class Scheduler {

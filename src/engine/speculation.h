@@ -9,6 +9,20 @@
 
 namespace folio {
 
+// How the samples of a verification come about, and with them how many drafts are accepted. With both the answer has
+// the distribution of the model without speculation, and a greedy request its very tokens.
+enum class Acceptance : uint8_t {
+  // Drafts are greedy. A row is sampled as if there were no draft, and the draft is accepted if it is the same: the
+  // answer has the bits of a run without speculation (spec runtime 7.5).
+  kMatch,
+  // Drafts of a sampling request are drawn from the draft head's distribution q (ops/draft.h) and accepted with
+  // probability min(1, p / q), else replaced by a draw from max(p - q, 0) (spec/model.md 9.4 b; ops/sample.h). More of
+  // them are accepted where q is like p. Every draw depends on the request's seed and the position alone, so the answer
+  // does not depend on the company; but it is another than without speculation, and it depends on where the blocks of
+  // drafts begin, which a preemption or a step without room for all drafts moves.
+  kRatio,
+};
+
 // Of verifications: spans that had drafts.
 struct SpeculationStats {
   int64_t verifications = 0;

@@ -24,7 +24,9 @@ StepBuilder::StepBuilder(Device& device, const StepLimits& limits) : limits_(lim
     deltas_ = arena.take<LogitDelta>(delta_room());
     bitsets_ = arena.take<uint64_t>(max_bitsets() * bitset_words());
     draft_spans_ = arena.take<RequestSpan>(limits.draft_width > 0 ? limits.max_requests : 0);
-    draft_request_ = arena.take<int32_t>(int64_t{limits.max_requests} * limits.draft_width);
+    draft_request_ = arena.take<int32_t>(max_drafts());
+    candidates_ = arena.take<DraftCandidate>(max_drafts() * kDraftCandidates);
+    draft_sampling_ = arena.take<SamplingParams>(limits.draft_width > 0 ? limits.max_requests : 0);
     return arena.used();
   };
   memory_ = Buffer(device, lay_out(Arena()));
@@ -53,6 +55,8 @@ void StepBuilder::clear() {
   has_rules_ = false;
   num_deltas_ = 0;
   num_bitsets_ = 0;
+  num_candidates_ = 0;
+  draws_drafts_ = false;
 }
 
 void StepBuilder::add_request(const RequestSpan& span, std::span<const int32_t> pages) {
@@ -98,7 +102,7 @@ void StepBuilder::add_sampled_row(const SamplingParams& params, bool commits) {
   ++sampled_rows_;
 }
 
-void StepBuilder::add_draft() {
+void StepBuilder::add_draft(const SamplingParams& sampling) {
   const int32_t index = draft_.num_requests++;
   FOLIO_CHECK(draft_.width > 0 && index < limits_.max_requests && inputs_.num_requests > 0);
   RequestSpan& span = draft_spans_[index];
@@ -106,6 +110,8 @@ void StepBuilder::add_draft() {
   span.first_row = index * draft_.width;
   span.num_rows = draft_.width;
   std::fill_n(draft_request_ + span.first_row, draft_.width, index);
+  draft_sampling_[index] = sampling;
+  draws_drafts_ = draws_drafts_ || sampling.temperature >= kGreedyTemperature;
 }
 
 int64_t StepBuilder::delta_room() const {
@@ -153,6 +159,16 @@ void StepBuilder::report_top(int32_t count) {
   rules().top = count;
 }
 
+void StepBuilder::add_ratio(int32_t draft, std::span<const DraftCandidate> distribution) {
+  const auto count = static_cast<int32_t>(distribution.size());
+  FOLIO_CHECK(count > 0 && num_candidates_ + count <= max_drafts() * kDraftCandidates);
+  rules().draft = draft;
+  rules().first_candidate = num_candidates_;
+  rules().num_candidates = count;
+  std::copy(distribution.begin(), distribution.end(), candidates_ + num_candidates_);
+  num_candidates_ += count;
+}
+
 std::span<uint64_t> StepBuilder::add_mask() {
   rules().mask = num_bitsets_;
   uint64_t* bits = take_bitset();
@@ -173,8 +189,10 @@ Step StepBuilder::step() const {
           .lists = {.rules = has_rules_ ? rules_ : nullptr,
                     .deltas = deltas_,
                     .bitsets = bitsets_,
-                    .bitset_words = bitset_words()},
-          .draft = draft_};
+                    .bitset_words = bitset_words(),
+                    .candidates = candidates_},
+          .draft = draft_,
+          .draft_sampling = draws_drafts_ ? draft_sampling_ : nullptr};
 }
 
 }  // namespace folio

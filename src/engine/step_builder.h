@@ -36,8 +36,8 @@ class StepBuilder {
   // may become it: those rows follow each other. Either all head rows of a step sample or none does.
   void add_sampled_row(const SamplingParams& params, bool commits = true);
 
-  // The request added last drafts when the step has been committed.
-  void add_draft();
+  // The request added last drafts when the step has been committed: greedily, or drawing with `sampling` (ops/draft.h).
+  void add_draft(const SamplingParams& sampling = {.temperature = 0});
 
   // Rules of the sampled row that was added last (ops/sample.h): biases before penalties, at most delta_room() of them
   // in a step; one mask and one repetition penalty for each request of a step and for each of its drafts.
@@ -45,6 +45,8 @@ class StepBuilder {
   void add_penalty(LogitDelta penalty);
   void add_repetition_penalty(float penalty, std::span<const uint64_t> seen);
   void report_top(int32_t count);
+  // The row checks `draft` by ratio acceptance; `distribution` is what it was drawn from.
+  void add_ratio(int32_t draft, std::span<const DraftCandidate> distribution);
   // The row's mask, all bits set, for the caller to clear; drop_mask() takes it back.
   std::span<uint64_t> add_mask();
   void drop_mask();
@@ -58,6 +60,7 @@ class StepBuilder {
 
  private:
   int64_t bitset_words() const { return (limits_.vocab + 63) / 64; }
+  int64_t max_drafts() const { return int64_t{limits_.max_requests} * limits_.draft_width; }
   int64_t max_bitsets() const { return 2 * int64_t{limits_.max_requests} * (1 + limits_.draft_width); }
   // The rules of the row added last.
   LogitRules& rules();
@@ -80,14 +83,18 @@ class StepBuilder {
   LogitRules* rules_;
   LogitDelta* deltas_;
   uint64_t* bitsets_;
+  DraftCandidate* candidates_;
   RequestSpan* draft_spans_;
   int32_t* draft_request_;
+  SamplingParams* draft_sampling_;
   StepInputs inputs_;
   DraftInputs draft_;
   int32_t sampled_rows_ = 0;
   bool has_rules_ = false;
   int64_t num_deltas_ = 0;
   int32_t num_bitsets_ = 0;
+  int32_t num_candidates_ = 0;
+  bool draws_drafts_ = false;
 };
 
 }  // namespace folio

@@ -123,9 +123,15 @@ DraftOutputs Transformer::draft_heads(Pass& pass) {
                     .head = draft.markov_head.get(),
                     .confidence = draft.confidence.get(),
                     .logits = ws_.logits,
+                    .params = pass.step.draft_sampling,
+                    .positions = ws_.all.positions,
                     .tokens = ws_.draft_tokens,
-                    .confidences = ws_.confidences});
-  return {.tokens = ws_.draft_tokens, .confidences = ws_.confidences, .logits = ws_.logits};
+                    .confidences = ws_.confidences,
+                    .candidates = ws_.draft_candidates});
+  return {.tokens = ws_.draft_tokens,
+          .confidences = ws_.confidences,
+          .logits = ws_.logits,
+          .candidates = pass.step.draft_sampling != nullptr ? ws_.draft_candidates : nullptr};
 }
 
 }  // namespace folio

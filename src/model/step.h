@@ -12,9 +12,10 @@ namespace folio {
 // fixed addresses and stays as it is until the step is done.
 struct Step {
   StepInputs inputs;
-  const SamplingParams* sampling = nullptr;  // [num_head_rows]; null: nothing is sampled
-  SampleLists lists;                         // of the rows that are sampled
-  DraftInputs draft;                         // none unless the model drafts
+  const SamplingParams* sampling = nullptr;        // [num_head_rows]; null: nothing is sampled
+  SampleLists lists;                               // of the rows that are sampled
+  DraftInputs draft;                               // none unless the model drafts
+  const SamplingParams* draft_sampling = nullptr;  // [draft.num_requests]; null: all drafts are greedy
 };
 static_assert(std::is_trivially_copyable_v<Step>);
 
@@ -32,6 +33,8 @@ struct DraftOutputs {
   const int32_t* tokens = nullptr;  // [num_requests, width] proposals, the first for the position behind the anchor's
   const float* confidences = nullptr;  // [num_requests, width] raw logits of being accepted if those before it are
   const float* logits = nullptr;       // [num_requests, width, vocab]
+  // [num_requests, width, kDraftCandidates] what the proposals were drawn from (ops/draft.h); null: all are greedy
+  const DraftCandidate* candidates = nullptr;
 };
 
 }  // namespace folio

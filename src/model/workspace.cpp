@@ -65,6 +65,7 @@ Workspace::Workspace(Arena& arena, const Config& config, const WorkspaceLimits& 
   committed = arena.take<int32_t>(n);
   draft_tokens = arena.take<int32_t>(limits.max_draft_rows);
   confidences = arena.take<float>(limits.max_draft_rows);
+  draft_candidates = arena.take<DraftCandidate>(limits.max_draft_rows * kDraftCandidates);
 }
 
 }  // namespace folio

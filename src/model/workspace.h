@@ -68,10 +68,11 @@ struct Workspace {
   float* logprobs;   // [head rows]
   TopLogprob* top;   // [head rows, kMaxTopLogprobs]
 
-  bf16* taps;             // [n, target layers, D] what the draft stages see of the step's rows
-  int32_t* committed;     // [requests of the step: n] rows that each commits
-  int32_t* draft_tokens;  // [max_draft_rows]
-  float* confidences;     // [max_draft_rows]
+  bf16* taps;                        // [n, target layers, D] what the draft stages see of the step's rows
+  int32_t* committed;                // [requests of the step: n] rows that each commits
+  int32_t* draft_tokens;             // [max_draft_rows]
+  float* confidences;                // [max_draft_rows]
+  DraftCandidate* draft_candidates;  // [max_draft_rows, kDraftCandidates]
 
   // Takes every buffer from `arena`; run it on a measuring arena for the size.
   Workspace(Arena& arena, const Config& config, const WorkspaceLimits& limits);

@@ -5,6 +5,7 @@
 
 #include "numerics/bf16.h"
 #include "ops/rows.h"
+#include "ops/sample.h"
 #include "ops/weights.h"
 
 namespace folio {
@@ -25,19 +26,25 @@ struct BeginDraftArgs {
 };
 
 // Draws the blocks' tokens one after the other (spec 9.3): row i adds the Markov bias of the token before it to its
-// logits and takes the largest, lowest id on ties. The confidence is the raw logit of the probability that the token is
-// accepted if those before it are.
+// logits and takes the largest, lowest id on ties; or, with `params`, draws from the kDraftCandidates most likely ids
+// under the request's temperature and filters, by (seed, position, place in the block), and reports that distribution.
+// The confidence is the raw logit of the probability that the token is accepted if those before it are.
 struct DraftHeadsArgs {
   int32_t num_requests = 0;
-  int32_t width = 0;                   // rows of a block
-  const int32_t* anchors = nullptr;    // [num_requests * width], one per block, at its first row
-  const bf16* hidden = nullptr;        // [rows, hidden] collapsed streams, before the norm
-  const Weight* embed = nullptr;       // kBf16 [vocab, rank]
-  const Weight* head = nullptr;        // kBf16 [vocab, rank]
-  const Weight* confidence = nullptr;  // kBf16 [1, hidden + rank]
-  float* logits = nullptr;             // in: of the head, out: with the bias [rows, vocab]
-  int32_t* tokens = nullptr;           // out [rows]; row i proposes the token behind its own position
-  float* confidences = nullptr;        // out [rows]
+  int32_t width = 0;                       // rows of a block
+  const int32_t* anchors = nullptr;        // [num_requests * width], one per block, at its first row
+  const bf16* hidden = nullptr;            // [rows, hidden] collapsed streams, before the norm
+  const Weight* embed = nullptr;           // kBf16 [vocab, rank]
+  const Weight* head = nullptr;            // kBf16 [vocab, rank]
+  const Weight* confidence = nullptr;      // kBf16 [1, hidden + rank]
+  float* logits = nullptr;                 // in: of the head, out: with the bias [rows, vocab]
+  const SamplingParams* params = nullptr;  // [num_requests]; null: all are greedy
+  const int32_t* positions = nullptr;      // [rows] from begin_draft; read with params
+  int32_t* tokens = nullptr;               // out [rows]; row i proposes the token behind its own position
+  float* confidences = nullptr;            // out [rows]
+  // out [rows, kDraftCandidates], with params: what each row was drawn from, most likely first; id -1 behind the last,
+  // and for all of a greedy row.
+  DraftCandidate* candidates = nullptr;
 };
 
 // Accepts drafts (spec 9.4). The head rows of a span with drafts are its last num_drafts + 1 rows, from sampled_row on.

@@ -127,9 +127,10 @@ Case block_case(const BlockShape& shape) {
   return c;
 }
 
-Case heads_case(int32_t requests, int32_t width, int64_t vocab, int64_t hidden, int64_t rank) {
+// `draws`: every second request draws its drafts.
+Case heads_case(int32_t requests, int32_t width, int64_t vocab, int64_t hidden, int64_t rank, bool draws) {
   Case c;
-  c.name = "draft_heads_" + std::to_string(vocab);
+  c.name = "draft_heads_" + std::to_string(vocab) + (draws ? "_drawn" : "");
   c.rows = requests;
   c.limits.max_rows = requests * width;
   c.limits.max_linear_in = hidden + rank;
@@ -149,12 +150,24 @@ Case heads_case(int32_t requests, int32_t width, int64_t vocab, int64_t hidden, 
     std::shared_ptr<const Weight> head = ops.prepare(WeightKind::kBf16, data->bf16_matrix(vocab, rank, 0.3f));
     std::shared_ptr<const Weight> confidence =
         ops.prepare(WeightKind::kBf16, data->bf16_matrix(1, hidden + rank, 0.1f));
+    std::vector<SamplingParams> sampling;
+    std::vector<int32_t> at;
+    for (int32_t i = 0; i < requests; ++i) {
+      sampling.push_back({.temperature = i % 2 == 0 ? 0.8f : 0.0f,
+                          .top_k = i % 3 == 2 ? 7 : 0,
+                          .top_p = i % 4 == 0 ? 0.9f : 1.0f,
+                          .seed = static_cast<uint64_t>(i)});
+      for (int32_t row = 0; row < width; ++row) at.push_back(100 * i + row);
+    }
     return [=, &ops, keep = data](const std::vector<int32_t>& rows) {
+      const std::vector<SamplingParams> params = choose(sampling, rows, 1);
+      const std::vector<int32_t> positions = choose(at, rows, width);
       std::vector<float> y = choose(logits, rows, width * vocab);
       const std::vector<bf16> chosen = choose(x, rows, width * hidden);
       const std::vector<int32_t> first = choose(anchors, rows, width);
       std::vector<int32_t> tokens(first.size());
-      std::vector<float> confidences(first.size());
+      std::vector<float> confidences(first.size()), probabilities;
+      std::vector<DraftCandidate> candidates(first.size() * kDraftCandidates);
       ops.draft_heads({.num_requests = static_cast<int32_t>(rows.size()),
                        .width = width,
                        .anchors = first.data(),
@@ -163,8 +176,12 @@ Case heads_case(int32_t requests, int32_t width, int64_t vocab, int64_t hidden, 
                        .head = head.get(),
                        .confidence = confidence.get(),
                        .logits = y.data(),
+                       .params = draws ? params.data() : nullptr,
+                       .positions = positions.data(),
                        .tokens = tokens.data(),
-                       .confidences = confidences.data()});
+                       .confidences = confidences.data(),
+                       .candidates = candidates.data()});
+      for (const DraftCandidate& candidate : candidates) probabilities.push_back(candidate.probability);
       // Sums of `rank` and `hidden + rank` terms of about 1.
       const auto bounded = [](Output out, size_t elements, float slack) {
         out.slack.assign(out.rows.size(), std::vector<float>(elements, slack));
@@ -173,7 +190,9 @@ Case heads_case(int32_t requests, int32_t width, int64_t vocab, int64_t hidden, 
       const auto w = static_cast<size_t>(width);
       return Outputs{output("tokens", Kind::kBytes, tokens, width),
                      bounded(output("logits", Kind::kF32, y, width * vocab), w * static_cast<size_t>(vocab), 2e-4f),
-                     bounded(output("confidences", Kind::kF32, confidences, width), w, 2e-3f)};
+                     bounded(output("confidences", Kind::kF32, confidences, width), w, 2e-3f),
+                     bounded(output("probabilities", Kind::kF32, probabilities, width * kDraftCandidates),
+                             w * kDraftCandidates, 2e-4f)};
     };
   };
   return c;
@@ -211,8 +230,9 @@ std::vector<Case> draft_cases() {
                                   BlockShape{"heads_one", 16, 512, 128, 1, false}}) {
     cases.push_back(block_case(shape));
   }
-  cases.push_back(heads_case(7, 5, 512, 128, 64));
-  cases.push_back(heads_case(3, 2, 1000, 96, 32));
+  cases.push_back(heads_case(7, 5, 512, 128, 64, false));
+  cases.push_back(heads_case(7, 5, 512, 128, 64, true));
+  cases.push_back(heads_case(3, 2, 1000, 96, 32, false));
   cases.push_back(stream_means_case(4, 128));
   cases.push_back(stream_means_case(3, 96));
   return cases;

@@ -3,6 +3,11 @@
 // A row's logits go through, in this order: mask and biases, repetition penalty, presence and frequency penalties,
 // temperature, min_p, top_k, top_p, and one draw. Log-probabilities, of the sample and of the most likely ids, are
 // those of the softmax of the unmodified logits: before all of that.
+//
+// Every draw has a uniform number of its own, from (seed, position, kind of draw). A row that checks a draft by ratio
+// acceptance (spec/model.md 9.4 b, engine/speculation.h) draws otherwise and from the same distribution: with p what is
+// left of the row and q the distribution from which the draft d was drawn, it takes d with probability min(1, p(d) /
+// q(d)), and else draws from max(p - q, 0).
 #pragma once
 
 #include <cstdint>
@@ -36,6 +41,16 @@ struct TopLogprob {
   float logprob = 0;
 };
 
+// Most ids that the distribution of a drawn draft has.
+constexpr int32_t kDraftCandidates = 64;
+
+// An id of such a distribution. The probabilities of all of them add up to 1 but for rounding; who uses them divides by
+// their sum.
+struct DraftCandidate {
+  int32_t id = -1;
+  float probability = 0;
+};
+
 // What a row does beside SamplingParams.
 struct LogitRules {
   int32_t first_delta = 0;       // its part of SampleLists::deltas: biases, then penalties
@@ -45,15 +60,20 @@ struct LogitRules {
   int32_t seen = -1;             // row of SampleLists::bitsets with the ids that repetition_penalty is for; -1 = none
   float repetition_penalty = 1;  // a positive logit is divided by it, another multiplied
   int32_t top = 0;               // most likely ids to report, up to kMaxTopLogprobs
+  // Ratio acceptance; greedy rows and rows with a forced id ignore it.
+  int32_t draft = -1;           // the draft that the row checks; -1 = none
+  int32_t first_candidate = 0;  // its distribution: part of SampleLists::candidates, at least one, the draft among them
+  int32_t num_candidates = 0;
 
   bool change_logits() const { return num_biases + num_penalties > 0 || mask >= 0 || seen >= 0; }
 };
 
 struct SampleLists {
-  const LogitRules* rules = nullptr;   // [num_rows]; null: no row has any
-  const LogitDelta* deltas = nullptr;  // of all rows
-  const uint64_t* bitsets = nullptr;   // [any, bitset_words]: bit i % 64 of word i / 64 is id i
-  int64_t bitset_words = 0;            // at least vocab / 64, rounded up
+  const LogitRules* rules = nullptr;           // [num_rows]; null: no row has any
+  const LogitDelta* deltas = nullptr;          // of all rows
+  const uint64_t* bitsets = nullptr;           // [any, bitset_words]: bit i % 64 of word i / 64 is id i
+  int64_t bitset_words = 0;                    // at least vocab / 64, rounded up
+  const DraftCandidate* candidates = nullptr;  // of all rows that check a draft by ratio acceptance
 };
 
 // NaN logits count as -infinity. Ids of logit -infinity are drawn only if there is no other: then, and if the rules

@@ -8,9 +8,9 @@
 #include <limits>
 #include <set>
 
-#include "base/rng.h"
 #include "ops/cpu/cpu_test.h"
 #include "ops/ops.h"
+#include "ops/sample_test_util.h"
 
 namespace folio {
 namespace {
@@ -18,18 +18,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// One row's inputs in a form for tests.
-struct Row {
-  std::vector<float> logits;
-  SamplingParams params;
-  std::vector<LogitDelta> biases, penalties;
-  std::vector<int32_t> banned;  // not in the mask
-  std::vector<int32_t> seen;
-  float repetition_penalty = 1;
-  int32_t top = 0;
-
-  int64_t vocab() const { return std::ssize(logits); }
-};
+using Row = SampleRow;
 
 struct Result {
   int32_t id = -1;
@@ -99,59 +88,6 @@ class Sampler {
   int64_t reserved_ = 0;
 };
 
-// ---- the oracle: sorts, in double, nothing clever
-
-std::vector<double> adjusted(const Row& row) {
-  std::vector<double> z(row.logits.begin(), row.logits.end());
-  for (const int32_t id : row.banned) z[static_cast<size_t>(id)] = -std::numeric_limits<double>::infinity();
-  for (const LogitDelta& d : row.biases) z[static_cast<size_t>(d.id)] += static_cast<double>(d.delta);
-  for (const int32_t id : row.seen) {
-    double& logit = z[static_cast<size_t>(id)];
-    const auto r = static_cast<double>(row.repetition_penalty);
-    logit = logit > 0 ? logit / r : logit * r;
-  }
-  for (const LogitDelta& d : row.penalties) z[static_cast<size_t>(d.id)] += static_cast<double>(d.delta);
-  return z;
-}
-
-std::vector<size_t> by_likelihood(const std::vector<double>& z) {
-  std::vector<size_t> order(z.size());
-  for (size_t i = 0; i < z.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return z[a] != z[b] ? z[a] > z[b] : a < b; });
-  return order;
-}
-
-// Probabilities from which the row is drawn.
-std::vector<double> distribution(const Row& row) {
-  const std::vector<double> z = adjusted(row);
-  const std::vector<size_t> order = by_likelihood(z);
-  std::vector<double> p(z.size(), 0.0);
-  if (row.params.temperature < kGreedyTemperature) {
-    p[order[0]] = 1;
-    return p;
-  }
-  std::vector<size_t> kept;
-  double mass = 0;
-  for (const size_t id : order) {
-    const double weight = std::exp((z[id] - z[order[0]]) / static_cast<double>(row.params.temperature));
-    if (weight < static_cast<double>(row.params.min_p)) break;
-    if (row.params.top_k > 0 && kept.size() == static_cast<size_t>(row.params.top_k)) break;
-    p[id] = weight;
-    mass += weight;
-    kept.push_back(id);
-  }
-  double left = 0;
-  for (const size_t id : kept) {
-    const bool reached = left >= static_cast<double>(row.params.top_p) * mass;
-    left += p[id];
-    if (reached && row.params.top_p < 1) p[id] = 0;
-  }
-  double total = 0;
-  for (const double x : p) total += x;
-  for (double& x : p) x /= total;
-  return p;
-}
-
 double logprob(const Row& row, size_t id) {
   double total = 0;
   const float top = *std::max_element(row.logits.begin(), row.logits.end());
@@ -159,45 +95,15 @@ double logprob(const Row& row, size_t id) {
   return static_cast<double>(row.logits[id]) - static_cast<double>(top) - std::log(total);
 }
 
-// Draws of many positions look like the oracle's distribution: nothing else is ever drawn, and chi-square over the ids
-// that are expected five times or more stays below its 99.99 % quantile (Wilson and Hilferty).
+// Draws of many positions look like the oracle's distribution, and nothing else is ever drawn.
 void expect_distribution(Sampler& sampler, const Row& row, int32_t draws) {
   const std::vector<double> p = distribution(row);
   std::vector<int64_t> counts(p.size());
   std::vector<int32_t> positions;
   for (int32_t position = 0; position < draws; ++position) positions.push_back(position);
   for (const Result& result : sampler.run(row, positions)) ++counts[static_cast<size_t>(result.id)];
-  double chi = 0, rest_expected = 0;
-  int64_t rest = 0, cells = 0;
-  const auto add = [&](int64_t count, double expected) {
-    chi += (static_cast<double>(count) - expected) * (static_cast<double>(count) - expected) / expected;
-    ++cells;
-  };
-  for (size_t id = 0; id < p.size(); ++id) {
-    const double expected = p[id] * draws;
-    if (p[id] <= 0) {
-      ASSERT_EQ(counts[id], 0) << "id " << id;
-    } else if (expected >= 5) {
-      add(counts[id], expected);
-    } else {
-      rest += counts[id];
-      rest_expected += expected;
-    }
-  }
-  if (rest_expected >= 5) add(rest, rest_expected);
-  const auto degrees = static_cast<double>(cells - 1);
-  if (degrees < 1) return;
-  const double t = 2.0 / (9 * degrees), root = 1 - t + 3.72 * std::sqrt(t);
-  EXPECT_LT(chi, degrees * root * root * root) << cells << " cells";
-}
-
-Row random_row(uint64_t seed, int64_t vocab, float spread) {
-  Row row;
-  for (int64_t i = 0; i < vocab; ++i) {
-    row.logits.push_back(spread * static_cast<float>(random_normal(seed, 3, static_cast<uint64_t>(i))));
-  }
-  row.params.seed = seed;
-  return row;
+  const ChiSquare chi(counts, p, draws);
+  EXPECT_LT(chi.value, chi.bound);
 }
 
 class Sample : public testing::TestWithParam<std::string> {

@@ -64,8 +64,18 @@ class CommandLine(CommandTest):
                                  (["--spec-decode-acceptance-length", 1], 0)):
             speculation = self.run_json(*run, *forced)["speculation"]
             self.assertTrue(speculation["forced_acceptance"])
+            self.assertIn("acceptance of drafts is forced", folio("run", "--model", self.model, *run, *forced).stderr)
             # The first token and those behind the last limit are not drafted for.
             self.assertAlmostEqual(speculation["accepted_tokens"] * 5 / speculation["drafted_tokens"], accepted, delta=.5)
+
+    def test_ratio_acceptance_draws_otherwise(self):
+        prompt = ["--tokens", ",".join(str(3 + i * 7 % 500) for i in range(40)), "--max-tokens", 60, "--ignore-eos",
+                  "--seed", 4, "--speculative", "dspark"]
+        run = lambda *extra: self.run_json(*prompt, *extra)["tokens"]
+        ratio = ["--spec-acceptance", "ratio"]
+        self.assertEqual(run("--temperature", 0, *ratio), run("--temperature", 0))
+        self.assertNotEqual(run(*ratio), run())
+        self.assertEqual(run(*ratio), run(*ratio, "--kv-cache-dtype", "bf16", "--threads", 1))
 
     def test_speculation_refusals(self):
         run = ["run", "--model", self.model, "--prompt", "a"]

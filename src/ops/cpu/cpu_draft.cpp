@@ -38,11 +38,16 @@ void CpuOps::draft_heads(const DraftHeadsArgs& args) {
     }
     linear({.weight = args.head, .x = s.markov, .rows = args.num_requests, .out_f32 = s.markov_bias});
     linear({.weight = args.confidence, .x = s.joined, .rows = args.num_requests, .out_f32 = s.confidence});
-    pool_.parallel_for(args.num_requests, 1, [&](int64_t first, int64_t last, int) {
+    pool_.parallel_for(args.num_requests, 1, [&](int64_t first, int64_t last, int thread) {
       for (int64_t block = first; block < last; ++block) {
         const int64_t row = block * args.width + i;
-        args.tokens[row] = add_and_pick(args.logits + row * vocab, s.markov_bias + block * vocab, vocab);
+        float* logits = args.logits + row * vocab;
+        args.tokens[row] = add_and_pick(logits, s.markov_bias + block * vocab, vocab);
         args.confidences[row] = s.confidence[block];
+        if (args.params == nullptr) continue;
+        args.tokens[row] =
+            draw_draft(args.params[block], logits, vocab, args.positions[row], static_cast<int32_t>(i),
+                       s.threads[static_cast<size_t>(thread)].sample, args.candidates + row * kDraftCandidates);
       }
     });
   }

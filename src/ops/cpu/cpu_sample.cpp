@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace folio::cpu {
@@ -69,8 +68,8 @@ void CpuOps::sample_row(const SampleArgs& args, int64_t row, const PartSum* part
       chosen = best;
       if (params.temperature >= kGreedyTemperature) {
         kernels_.weights(adjusted, vocab, adjusted[best], 1 / params.temperature, scratch.weights);
-        const auto position = static_cast<uint64_t>(args.positions[args.head_rows[row]]);
-        chosen = draw(params, adjusted, vocab, random_uniform(params.seed, position, 0), scratch);
+        const int32_t position = args.positions[args.head_rows[row]];
+        chosen = draw(params, rules, args.lists, adjusted, vocab, position, scratch);
       }
     }
   }

@@ -11,7 +11,7 @@
 namespace folio {
 namespace {
 
-// One row: the token before it is `previous`. Returns its own.
+// One row: the token before it is `previous`. Returns the largest logit's.
 int32_t draft_row(const DraftHeadsArgs& args, int64_t row, int32_t previous) {
   const HostWeight &embed = host(args.embed), &head = host(args.head), &confidence = host(args.confidence);
   const int64_t vocab = head.out(), rank = head.in(), hidden = confidence.in() - rank;
@@ -40,8 +40,15 @@ int32_t draft_row(const DraftHeadsArgs& args, int64_t row, int32_t previous) {
 void ReferenceOps::draft_heads(const DraftHeadsArgs& args) {
   for (int64_t block = 0; block < args.num_requests; ++block) {
     int32_t previous = args.anchors[block * args.width];
-    for (int64_t row = block * args.width; row < (block + 1) * args.width; ++row) {
-      previous = args.tokens[row] = draft_row(args, row, previous);
+    for (int32_t i = 0; i < args.width; ++i) {
+      const int64_t row = block * args.width + i;
+      previous = draft_row(args, row, previous);
+      if (args.params != nullptr) {
+        const int64_t vocab = host(args.head).out();
+        previous = draw_draft(args.params[block], args.logits + row * vocab, vocab, args.positions[row], i,
+                              sample_scratch_, args.candidates + row * kDraftCandidates);
+      }
+      args.tokens[row] = previous;
     }
   }
 }

@@ -14,6 +14,14 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// The kinds of draws of a position. A position may be drafted in blocks that begin at different places: each has its
+// own number, so that none depends on what became of another block.
+enum DrawKind : uint64_t { kSampleDraw = 0, kAcceptDraw = 1, kResidualDraw = 2, kDraftDraw = 16 };
+
+double uniform_of(const SamplingParams& params, int32_t position, uint64_t kind) {
+  return random_uniform(params.seed, static_cast<uint64_t>(position), kind);
+}
+
 // Lower id first among equals.
 bool more_likely(const SampleCandidate& a, const SampleCandidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
@@ -119,6 +127,66 @@ void filter(const SamplingParams& params, const float* logits, int64_t vocab, co
   }
 }
 
+// Sums of the weights of each block, and of all. The sums are over ids in their order, in blocks of four interleaved
+// sums, however the ids were chosen.
+double sum_weights(int64_t vocab, const SampleScratch& scratch) {
+  double mass = 0;
+  for (int64_t block = 0; block < SampleScratch::blocks(vocab); ++block) {
+    double sums[4] = {};
+    const int64_t begin = block * SampleScratch::kBlock, end = std::min(vocab, begin + SampleScratch::kBlock);
+    for (int64_t id = begin; id < end; ++id) sums[id % 4] += static_cast<double>(scratch.weights[id]);
+    mass += scratch.sums[block] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+  return mass;
+}
+
+// The id at which the summed weights reach the share `uniform` of `mass`; -1 if no weight is positive.
+int32_t pick(int64_t vocab, double mass, double uniform, const SampleScratch& scratch) {
+  double rest = uniform * mass;
+  int64_t chosen_block = -1;
+  for (int64_t block = 0; block < SampleScratch::blocks(vocab); ++block) {
+    if (!(scratch.sums[block] > 0)) continue;
+    chosen_block = block;
+    if (rest <= scratch.sums[block]) break;
+    rest -= scratch.sums[block];
+  }
+  if (chosen_block < 0) return -1;
+  int32_t chosen = -1;
+  const int64_t begin = chosen_block * SampleScratch::kBlock, end = std::min(vocab, begin + SampleScratch::kBlock);
+  for (auto id = static_cast<int32_t>(begin); id < end; ++id) {
+    if (!(scratch.weights[id] > 0)) continue;
+    chosen = id;
+    rest -= static_cast<double>(scratch.weights[id]);
+    if (rest <= 0) break;
+  }
+  return chosen;
+}
+
+double sum_of(const DraftCandidate* candidates, int32_t count) {
+  double sum = 0;
+  for (int32_t i = 0; i < count; ++i) sum += static_cast<double>(candidates[i].probability);
+  return sum;
+}
+
+// Whether the row's draft is taken. If not, the weights become those of max(p - q, 0), of which the draft has none.
+bool take_draft(const SamplingParams& params, const LogitRules& rules, const DraftCandidate* candidates, double mass,
+                int32_t position, const SampleScratch& scratch) {
+  // q in the units of the weights.
+  const double scale = mass / sum_of(candidates, rules.num_candidates);
+  double proposed = 0;
+  for (int32_t i = 0; i < rules.num_candidates; ++i) {
+    if (candidates[i].id == rules.draft) proposed = scale * static_cast<double>(candidates[i].probability);
+  }
+  const auto wanted = static_cast<double>(scratch.weights[rules.draft]);
+  if (uniform_of(params, position, kAcceptDraw) * proposed < wanted) return true;
+  for (int32_t i = 0; i < rules.num_candidates; ++i) {
+    float& weight = scratch.weights[candidates[i].id];
+    const double left = static_cast<double>(weight) - scale * static_cast<double>(candidates[i].probability);
+    weight = static_cast<float>(std::max(left, 0.0));
+  }
+  return false;
+}
+
 }  // namespace
 
 float LogSum::logprob(float logit) const {
@@ -148,38 +216,51 @@ void apply_rules(const LogitRules& rules, const SampleLists& lists, const float*
   for (int32_t i = 0; i < rules.num_penalties; ++i, ++delta) out[delta->id] += delta->delta;
 }
 
-int32_t draw(const SamplingParams& params, const float* logits, int64_t vocab, double uniform,
-             const SampleScratch& scratch) {
+int32_t draw(const SamplingParams& params, const LogitRules& rules, const SampleLists& lists, const float* logits,
+             int64_t vocab, int32_t position, const SampleScratch& scratch) {
   float* weights = scratch.weights;
   if (params.min_p > 0) {
     for (int64_t id = 0; id < vocab; ++id) weights[id] = weights[id] >= params.min_p ? weights[id] : 0;
   }
   if (params.top_k > 0 || params.top_p < 1) filter(params, logits, vocab, scratch);
+  const double mass = sum_weights(vocab, scratch);
+  if (rules.draft < 0 || !(mass > 0)) return pick(vocab, mass, uniform_of(params, position, kSampleDraw), scratch);
+  const DraftCandidate* candidates = lists.candidates + rules.first_candidate;
+  if (take_draft(params, rules, candidates, mass, position, scratch)) return rules.draft;
+  const double left = sum_weights(vocab, scratch);
+  const int32_t chosen = pick(vocab, left, uniform_of(params, position, kResidualDraw), scratch);
+  // Nothing is left if p and q differ by rounding alone.
+  return chosen < 0 ? rules.draft : chosen;
+}
 
-  // The sums are over ids in their order, in blocks of four interleaved sums, however the ids were chosen.
-  const int64_t blocks = SampleScratch::blocks(vocab);
-  double mass = 0;
-  for (int64_t block = 0; block < blocks; ++block) {
-    double sums[4] = {};
-    const int64_t begin = block * SampleScratch::kBlock, end = std::min(vocab, begin + SampleScratch::kBlock);
-    for (int64_t id = begin; id < end; ++id) sums[id % 4] += static_cast<double>(weights[id]);
-    mass += scratch.sums[block] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+int32_t draw_draft(const SamplingParams& params, const float* logits, int64_t vocab, int32_t position, int32_t index,
+                   const SampleScratch& scratch, DraftCandidate* out) {
+  std::fill_n(out, kDraftCandidates, DraftCandidate{});
+  if (params.temperature < kGreedyTemperature) return largest(logits, vocab);
+  const int64_t most = std::min<int64_t>(kDraftCandidates, vocab);
+  SampleCandidate* found = scratch.candidates;
+  int64_t count = select_top(logits, vocab, params.top_k > 0 ? std::min<int64_t>(params.top_k, most) : most, found);
+  if (count == 0) return largest(logits, vocab);
+  std::sort(found, found + count, more_likely);
+  for (int64_t i = 0; i < count; ++i) {
+    found[i].weight = static_cast<float>(relative(found[i].logit, found[0].logit, params.temperature));
   }
-  double rest = uniform * mass;
-  int64_t chosen_block = -1;
-  for (int64_t block = 0; block < blocks; ++block) {
-    if (!(scratch.sums[block] > 0)) continue;
-    chosen_block = block;
-    if (rest <= scratch.sums[block]) break;
-    rest -= scratch.sums[block];
+  while (!(found[count - 1].weight > 0) || found[count - 1].weight < params.min_p) --count;
+  if (params.top_p < 1) {
+    const double target = static_cast<double>(params.top_p) * weight_of(found, 0, count);
+    while (count > 1 && weight_of(found, 0, count - 1) >= target) --count;
   }
-  if (chosen_block < 0) return -1;
-  int32_t chosen = -1;
-  const int64_t begin = chosen_block * SampleScratch::kBlock, end = std::min(vocab, begin + SampleScratch::kBlock);
-  for (auto id = static_cast<int32_t>(begin); id < end; ++id) {
-    if (!(weights[id] > 0)) continue;
-    chosen = id;
-    rest -= static_cast<double>(weights[id]);
+  const double mass = weight_of(found, 0, count);
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = {.id = found[i].id, .probability = static_cast<float>(static_cast<double>(found[i].weight) / mass)};
+  }
+  const auto kept = static_cast<int32_t>(count);
+  double rest = uniform_of(params, position, kDraftDraw + static_cast<uint64_t>(index)) * sum_of(out, kept);
+  int32_t chosen = 0;
+  for (int32_t i = 0; i < kept; ++i) {
+    if (!(out[i].probability > 0)) break;
+    chosen = out[i].id;
+    rest -= static_cast<double>(out[i].probability);
     if (rest <= 0) break;
   }
   return chosen;
@@ -218,8 +299,8 @@ void ReferenceOps::sample(const SampleArgs& args) {
         for (int64_t id = 0; id < vocab; ++id) {
           sample_scratch_.weights[id] = static_cast<float>(relative(adjusted[id], adjusted[best], params.temperature));
         }
-        const auto position = static_cast<uint64_t>(args.positions[args.head_rows[i]]);
-        chosen = draw(params, adjusted, vocab, random_uniform(params.seed, position, 0), sample_scratch_);
+        const int32_t position = args.positions[args.head_rows[i]];
+        chosen = draw(params, rules, args.lists, adjusted, vocab, position, sample_scratch_);
       }
     }
     args.sampled[i] = chosen;

@@ -36,10 +36,18 @@ struct LogSum {
 // out = the row's logits after its mask, biases and penalties.
 void apply_rules(const LogitRules& rules, const SampleLists& lists, const float* logits, int64_t vocab, float* out);
 
-// Draws an id in proportion to its weight, with the filters of `params`; `uniform` in (0, 1) is the draw. Scratch
-// holds the weights, which are overwritten; `logits` decides who is more likely. -1 if no weight is positive.
-int32_t draw(const SamplingParams& params, const float* logits, int64_t vocab, double uniform,
-             const SampleScratch& scratch);
+// Draws an id in proportion to its weight, with the filters of `params` and by ratio acceptance if the row checks a
+// draft; `position` is the row's. Scratch holds the weights, which are overwritten; `logits` decides who is more
+// likely. -1 if no weight is positive.
+int32_t draw(const SamplingParams& params, const LogitRules& rules, const SampleLists& lists, const float* logits,
+             int64_t vocab, int32_t position, const SampleScratch& scratch);
+
+// Draws token `index` of a draft block, for the row at `position`, from the kDraftCandidates most likely ids under the
+// temperature and the filters of `params`, and reports that distribution: out[kDraftCandidates], most likely first, id
+// -1 behind the last. A greedy request, and logits of which none is finite, give the largest, lowest id first, and no
+// candidates.
+int32_t draw_draft(const SamplingParams& params, const float* logits, int64_t vocab, int32_t position, int32_t index,
+                   const SampleScratch& scratch, DraftCandidate* out);
 
 // The `count` most likely ids of a row, most likely first, with their log-probabilities; id -1 behind the last finite
 // logit.
