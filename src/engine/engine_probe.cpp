@@ -42,11 +42,20 @@ const Answer& EngineProbe::answer(RequestId id, int32_t choice) const {
   return sent_[static_cast<size_t>(id)].sink->answer(choice);
 }
 
-const RequestState* EngineProbe::state(RequestId id, int32_t choice) {
+RequestState* EngineProbe::state(RequestId id, int32_t choice) {
   const auto& states = core_.scheduler().states();
   const auto found =
       std::ranges::find_if(states, [&](const auto& state) { return state->id == id && state->choice == choice; });
   return found == states.end() ? nullptr : found->get();
+}
+
+SlotCursor EngineProbe::cursor(int32_t slot) {
+  const Geometry& geometry = runner_.geometry();
+  SlotCursor cursor;
+  runner_.device().download(reinterpret_cast<std::byte*>(&cursor),
+                            geometry.cursors(runner_.states().data()) + slot * geometry.state_bytes(), sizeof cursor);
+  runner_.device().record()->wait();
+  return cursor;
 }
 
 std::vector<std::string> EngineProbe::leaks() {

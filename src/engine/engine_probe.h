@@ -27,7 +27,9 @@ class EngineProbe {
   const std::vector<SentRequest>& sent() const { return sent_; }
   const Answer& answer(RequestId id, int32_t choice = 0) const;
   // The choice as the engine sees it; null once it is forgotten.
-  const RequestState* state(RequestId id, int32_t choice = 0);
+  RequestState* state(RequestId id, int32_t choice = 0);
+  // What a slot remembers, as the steps so far have left it.
+  SlotCursor cursor(int32_t slot);
 
   // After drain(). What is still held, published pages that have changed; empties the prefix cache.
   std::vector<std::string> leaks();

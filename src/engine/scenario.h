@@ -20,6 +20,7 @@ class Scene {
   static RunnerOptions sizes(const Config& config, const ValidationOptions& options);
 
   bool exact() const { return exact_; }
+  int32_t num_speculative_tokens() const { return engine_.num_speculative_tokens; }
   int64_t block() const { return runner_.block_size; }
   int64_t window() const { return window_; }
   int64_t context() const { return runner_.max_model_len; }
@@ -74,5 +75,6 @@ struct Scenario {
 std::vector<Scenario> sharing_scenarios();
 std::vector<Scenario> interruption_scenarios();
 std::vector<Scenario> border_scenarios();
+std::vector<Scenario> dspark_scenarios();
 
 }  // namespace folio

@@ -22,6 +22,7 @@ Scene::Scene(const ModelFiles& files, const ValidationOptions& options, bool exa
   engine_.decoder_replay = !exact;
   engine_.encoder_replay = !exact;
   engine_.state_checkpoint_interval = block();
+  engine_.num_speculative_tokens = runner_.num_speculative_tokens = options.num_speculative_tokens;
   engine_.poison = true;
 }
 
@@ -90,26 +91,62 @@ SoloResult Scene::alone(const Request& request) {
   return solo_.run(run);
 }
 
+namespace {
+
+void play(const std::vector<Scenario>& scenarios, const ModelFiles& files, const ValidationOptions& options, bool exact,
+          const std::string& mode, SoloRunner& solo, const std::function<void(const ScenarioResult&)>& report) {
+  for (const Scenario& scenario : scenarios) {
+    if (std::string_view(scenario.name).find(options.only) == std::string_view::npos) continue;
+    ScenarioResult result{.mode = mode, .scenario = scenario.name, .failures = {}};
+    const double start = now_seconds();
+    Scene scene(files, options, exact, solo, result);
+    try {
+      scenario.play(scene);
+    } catch (const Error& error) {
+      result.failures.emplace_back(error.what());
+    }
+    result.seconds = now_seconds() - start;
+    report(result);
+  }
+}
+
+void check_width(const ModelFiles& files, int32_t tokens) {
+  const Config& config = files.checkpoint.config();
+  const auto refusal = speculation_refusal(config, make_topology(config), tokens);
+  if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
+}
+
+}  // namespace
+
 void validate_runtime(const ModelFiles& files, const ValidationOptions& options,
                       const std::function<void(const ScenarioResult&)>& report) {
+  if (options.num_speculative_tokens != 0) check_width(files, options.num_speculative_tokens);
   std::vector<Scenario> scenarios;
   for (const auto& part : {sharing_scenarios(), interruption_scenarios(), border_scenarios()}) {
     scenarios.insert(scenarios.end(), part.begin(), part.end());
   }
   SoloRunner solo(files, Scene::sizes(files.checkpoint.config(), options));
   for (const bool exact : {true, false}) {
-    for (const Scenario& scenario : scenarios) {
-      if (std::string_view(scenario.name).find(options.only) == std::string_view::npos) continue;
-      ScenarioResult result{.mode = exact ? "exact" : "default", .scenario = scenario.name, .failures = {}};
-      const double start = now_seconds();
-      Scene scene(files, options, exact, solo, result);
-      try {
-        scenario.play(scene);
-      } catch (const Error& error) {
-        result.failures.emplace_back(error.what());
+    play(scenarios, files, options, exact, exact ? "exact" : "default", solo, report);
+  }
+}
+
+void validate_dspark(const ModelFiles& files, const DsparkValidation& validation,
+                     const std::function<void(const ScenarioResult&)>& report) {
+  ValidationOptions options = validation.options;
+  const int32_t only = options.num_speculative_tokens;
+  check_width(files, only != 0 ? only : 1);
+  const auto widest = static_cast<int32_t>(files.checkpoint.config().dspark_block_size);
+  for (const bool packed : {true, false}) {
+    if (packed != validation.packed.value_or(packed)) continue;
+    options.cache_format.packed = packed;
+    SoloRunner solo(files, Scene::sizes(files.checkpoint.config(), options));
+    for (int32_t width = only != 0 ? only : 1; width <= (only != 0 ? only : widest); ++width) {
+      options.num_speculative_tokens = width;
+      for (const bool exact : {true, false}) {
+        const std::string mode = concat(exact ? "copy" : "replay", packed ? " fp4" : " bf16", " k=", width);
+        play(dspark_scenarios(), files, options, exact, mode, solo, report);
       }
-      result.seconds = now_seconds() - start;
-      report(result);
     }
   }
 }

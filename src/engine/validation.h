@@ -1,8 +1,9 @@
-// Scenarios that every engine must get right on the model that it serves, in exact and in default mode: what
-// `folio validate runtime` runs. Every answer is held against a solo run with the same replay plan, bit for bit.
+// Scenarios that every engine must get right on the model that it serves: what `folio validate` runs. Every answer is
+// held against a solo run with the same replay plan and without speculation, bit for bit.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 namespace folio {
 
 struct ScenarioResult {
-  std::string mode;      // "exact": both replays off, state images; "default": both on
+  std::string mode;      // "exact": both replays off, state images; "default": both on; of DSpark see validate_dspark
   std::string scenario;  // "prefix-fork"
   std::vector<std::string> failures;
   int64_t requests = 0;
@@ -23,14 +24,27 @@ struct ScenarioResult {
 };
 
 struct ValidationOptions {
-  std::string isa;           // as RunnerOptions
-  int threads = 1;           // of the steps
-  CacheFormat cache_format;  // as RunnerOptions
-  std::string only;          // scenarios whose name contains this
+  std::string isa;                     // as RunnerOptions
+  int threads = 1;                     // of the steps
+  CacheFormat cache_format;            // as RunnerOptions
+  std::string only;                    // scenarios whose name contains this
+  int32_t num_speculative_tokens = 0;  // of the engines; 0: no speculation
 };
 
-// Runs all scenarios; `report` sees each result as it comes.
+// Runs all scenarios of scheduling, prefix cache, preemption, cancellation and replay, in exact and in default mode;
+// `report` sees each result as it comes.
 void validate_runtime(const ModelFiles& files, const ValidationOptions& options,
                       const std::function<void(const ScenarioResult&)>& report);
+
+struct DsparkValidation {
+  ValidationOptions options;   // num_speculative_tokens 0: every width from 1 to the model's block, one after the other
+  std::optional<bool> packed;  // only this format of the main cache and the windows; none: both
+};
+
+// Runs all scenarios of speculating requests (spec runtime 12.2) with state images ("copy") and with replay ("replay"),
+// in fp4 and in bf16 caches, for each width: mode "copy fp4 k=5". Throws Error(kInvalidArgument) for a model without a
+// draft head or a width that it does not have.
+void validate_dspark(const ModelFiles& files, const DsparkValidation& validation,
+                     const std::function<void(const ScenarioResult&)>& report);
 
 }  // namespace folio
