@@ -56,6 +56,9 @@ struct TotalUsage {
       0;  // of these, taken by encoder replay: what follows is close to a cold run's, not equal
   int64_t completion_tokens = 0;
   int64_t reasoning_tokens = 0;  // of the completions
+  int64_t drafted_tokens = 0;    // that were verified, under speculation
+  int64_t accepted_tokens = 0;   // of these
+  bool forced_acceptance = false;
 
   // Takes the usage of a finished choice, `first` of its prompt or not.
   void add(const Usage& usage, bool first);

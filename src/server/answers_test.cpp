@@ -10,6 +10,7 @@
 #include "server/completion_answer.h"
 #include "server/responses_answer.h"
 #include "server/test_util.h"
+#include "server/usage_json.h"
 #include "server/vectors_test_util.h"
 
 namespace folio {
@@ -301,6 +302,30 @@ TEST(Answers, TheLoglikelihoodOfAHarness) {
   for (const auto& [key, member] : wanted.items()) EXPECT_EQ(got["choices"][0][key].dump(), member.dump()) << key;
   for (const char* key : {"prompt_tokens", "completion_tokens", "total_tokens"}) {
     EXPECT_EQ(got["usage"][key], vector["response"]["usage"][key]);
+  }
+}
+
+TEST(Answers, UsageOfSpeculationInEveryApi) {
+  TotalUsage total;
+  Usage usage;
+  usage.prompt_tokens = 6;
+  usage.completion_tokens = 9;
+  total.add(usage, true);
+  EXPECT_FALSE(openai_usage(total)["completion_tokens_details"].contains("accepted_prediction_tokens"));
+  for (const auto& json : {openai_usage(total), responses_usage(total), anthropic_usage(total)}) {
+    EXPECT_FALSE(json.contains("forced_acceptance"));
+  }
+  usage.drafted_tokens = 10;
+  usage.accepted_tokens = 4;
+  usage.forced_acceptance = true;
+  total.add(usage, false);
+  for (const auto& details :
+       {openai_usage(total)["completion_tokens_details"], responses_usage(total)["output_tokens_details"]}) {
+    EXPECT_EQ(details["accepted_prediction_tokens"], 4);
+    EXPECT_EQ(details["rejected_prediction_tokens"], 6);
+  }
+  for (const auto& json : {openai_usage(total), responses_usage(total), anthropic_usage(total)}) {
+    EXPECT_EQ(json["forced_acceptance"], true);
   }
 }
 

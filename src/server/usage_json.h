@@ -1,4 +1,6 @@
-// Token counts of a reply in each API's words.
+// Token counts of a reply in each API's words. Where drafts were verified the details of the output tokens say how many
+// of them were accepted and rejected, in OpenAI's words; where acceptance is forced (engine/speculation.h) the usage of
+// every API has `"forced_acceptance": true`: the text means nothing.
 #pragma once
 
 #include "server/answer.h"
