@@ -11,6 +11,7 @@ void add_bench(CLI::App& app) {
   add_bench_ops(*bench);
   add_bench_step(*bench);
   add_bench_engine(*bench);
+  add_bench_speculation(*bench);
   add_bench_serve(*bench);
 }
 

@@ -8,6 +8,7 @@ namespace folio {
 void add_bench_ops(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
 void add_bench_engine(CLI::App& bench);
+void add_bench_speculation(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
 
 }  // namespace folio

@@ -1,8 +1,6 @@
 // folio bench engine: what the engine adds to the model and what it saves. Ratios within one run: many requests against
 // one, a prefix hit against a cold prompt, decoder replay against a whole prefill, a preemption with and without an
 // image of the state; and the host's time per step.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -11,10 +9,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/rng.h"
 #include "bench.h"
+#include "bench_requests.h"
 #include "default_model.h"
 #include "engine/engine_core.h"
+#include "engine_flags.h"
 #include "interrupt.h"
 #include "model_flags.h"
 
@@ -29,44 +28,12 @@ struct Flags {
   int64_t shared_prompt = 8192;
   int64_t long_prompt = 8192;
   std::vector<int32_t> host_requests = {1, 64, 256};
+  SpeculationFlags speculation;
   bool json = false;
 };
 
 constexpr int kInterruptedStatus = 130;
-
-// Counts tokens and remembers when the first came.
-class Counter final : public Sink {
- public:
-  void on_token(int32_t, const TokenOutput&) override {
-    if (tokens++ == 0) first = now_seconds();
-  }
-  void on_finish(int32_t, FinishReason reason, const Usage& the_usage, const std::string& message) override {
-    if (reason == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, message);
-    usage = the_usage;
-  }
-  int64_t tokens = 0;
-  double first = 0;
-  Usage usage;
-};
-
-std::vector<int32_t> random_prompt(const Config& config, int64_t length, uint64_t seed) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < length; ++i) {
-    tokens.push_back(static_cast<int32_t>(random_bits(seed, 0, static_cast<uint64_t>(i)) %
-                                          static_cast<uint64_t>(config.vocab_size)));
-  }
-  return tokens;
-}
-
-std::shared_ptr<Request> make_request(std::vector<int32_t> prompt, int64_t answer, std::shared_ptr<Counter> sink) {
-  auto request = std::make_shared<Request>();
-  request->prompt = std::move(prompt);
-  request->max_tokens = answer;
-  request->sampling.temperature = 0;
-  request->ignore_eos = true;
-  request->sink = std::move(sink);
-  return request;
-}
+constexpr int64_t kPreemptedAnswer = 24;  // tokens: enough for a preemption behind any verification
 
 void run_all(EngineCore& core) {
   while (!core.empty()) {
@@ -78,17 +45,17 @@ void run_all(EngineCore& core) {
 // Tokens per second of `count` requests that arrive at once, prefill included.
 double token_rate(ModelRunner& runner, const EngineConfig& config, const Flags& flags, int32_t count) {
   EngineCore core(runner, config);
-  std::vector<std::shared_ptr<Counter>> sinks;
+  std::vector<std::shared_ptr<AnswerCounter>> sinks;
   for (int32_t i = 0; i < count; ++i) {
-    sinks.push_back(std::make_shared<Counter>());
-    core.submit(i, make_request(random_prompt(runner.config(), flags.prompt, static_cast<uint64_t>(i) + 1),
-                                flags.answer, sinks.back()));
+    sinks.push_back(std::make_shared<AnswerCounter>());
+    core.submit(i, bench_request(random_prompt(runner.config(), flags.prompt, static_cast<uint64_t>(i) + 1),
+                                 flags.answer, sinks.back()));
   }
   const double start = now_seconds();
   run_all(core);
   const double seconds = now_seconds() - start;
   int64_t tokens = 0;
-  for (const auto& sink : sinks) tokens += sink->tokens;
+  for (const auto& sink : sinks) tokens += std::ssize(sink->tokens);
   return static_cast<double>(tokens) / seconds;
 }
 
@@ -97,11 +64,11 @@ double first_token(ModelRunner& runner, const EngineConfig& config, const std::v
                    const std::vector<int32_t>& prompt, int64_t* cached = nullptr) {
   EngineCore core(runner, config);
   if (!before.empty()) {
-    core.submit(0, make_request(before, 1, std::make_shared<Counter>()));
+    core.submit(0, bench_request(before, 1, std::make_shared<AnswerCounter>()));
     run_all(core);
   }
-  const auto sink = std::make_shared<Counter>();
-  core.submit(1, make_request(prompt, 1, sink));
+  const auto sink = std::make_shared<AnswerCounter>();
+  core.submit(1, bench_request(prompt, 1, sink));
   const double start = now_seconds();
   run_all(core);
   if (cached != nullptr) *cached = sink->usage.cached_tokens;
@@ -112,13 +79,14 @@ double first_token(ModelRunner& runner, const EngineConfig& config, const std::v
 // it had run runs again.
 double next_token(ModelRunner& runner, const EngineConfig& config, const std::vector<int32_t>& prompt, bool keep) {
   EngineCore core(runner, config);
-  const auto sink = std::make_shared<Counter>();
-  core.submit(0, make_request(prompt, 8, sink));
-  while (sink->tokens < 4) core.step();
+  const auto sink = std::make_shared<AnswerCounter>();
+  core.submit(0, bench_request(prompt, kPreemptedAnswer, sink));
+  while (std::ssize(sink->tokens) < 4) core.step();
+  const size_t told = sink->tokens.size();
   FOLIO_CHECK(core.scheduler().preempt_youngest());
   if (!keep) core.blocks().clear_cache();
   const double start = now_seconds();
-  while (sink->tokens < 5) core.step();
+  while (sink->tokens.size() == told) core.step();
   const double seconds = now_seconds() - start;
   FOLIO_CHECK(core.blocks().stats().resumed == (keep ? 1 : 0), "the pool has no room for an image");
   core.abort_all();
@@ -130,8 +98,8 @@ double host_seconds(ModelRunner& runner, const EngineConfig& config, int32_t cou
   constexpr int kSteps = 16;
   EngineCore core(runner, config);
   for (int32_t i = 0; i < count; ++i) {
-    core.submit(i, make_request(random_prompt(runner.config(), 4, static_cast<uint64_t>(i) + 1), 4 * kSteps,
-                                std::make_shared<Counter>()));
+    core.submit(i, bench_request(random_prompt(runner.config(), 4, static_cast<uint64_t>(i) + 1),
+                                 4 * kSteps * (1 + config.num_speculative_tokens), std::make_shared<AnswerCounter>()));
   }
   while (core.scheduler().stats().decode_rows < 2 * count) core.step();
   const EngineCore::Stats before = core.stats();
@@ -141,10 +109,6 @@ double host_seconds(ModelRunner& runner, const EngineConfig& config, int32_t cou
   return seconds / kSteps;
 }
 
-void announce(const std::string& what) {
-  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "measuring %s\n", what.c_str());
-}
-
 void bench_engine(const Flags& flags) {
   RunnerOptions options = runner_options(flags.model);
   const std::string dir = flags.model.model.empty() ? preset_model_dir("bench-cpu") : flags.model.model;
@@ -152,7 +116,8 @@ void bench_engine(const Flags& flags) {
   const int32_t most =
       std::max(flags.concurrency, *std::max_element(flags.host_requests.begin(), flags.host_requests.end()));
   options.max_num_seqs = most;
-  options.max_head_rows = most;
+  options.num_speculative_tokens = speculative_tokens(flags.speculation);
+  options.max_head_rows = most * (1 + options.num_speculative_tokens);
   options.max_model_len = context_length(files.checkpoint.config(), flags.long_prompt + 1);
   const int64_t tokens = std::max(most * (flags.prompt + flags.answer + 256), 2 * flags.long_prompt);
   options.pages = static_cast<int32_t>(tokens / options.block_size + 2 * most);
@@ -162,12 +127,14 @@ void bench_engine(const Flags& flags) {
   EngineConfig config;
   config.max_num_seqs = most;
   config.max_num_batched_tokens = options.max_rows;
-  announce("one request and many");
+  apply_speculation_flags(flags.speculation, config);
+  note_forced_acceptance(config);
+  announce_measurement("one request and many");
   token_rate(runner, config, flags, flags.concurrency);  // maps the weights
   const double alone = token_rate(runner, config, flags, 1);
   const double together = token_rate(runner, config, flags, flags.concurrency);
 
-  announce("a prefix hit");
+  announce_measurement("a prefix hit");
   const std::vector<int32_t> shared = random_prompt(runner.config(), flags.shared_prompt, 7);
   std::vector<int32_t> prompt(shared.begin(), shared.begin() + flags.shared_prompt * 9 / 10);
   const std::vector<int32_t> suffix = random_prompt(runner.config(), flags.shared_prompt - std::ssize(prompt), 8);
@@ -176,22 +143,22 @@ void bench_engine(const Flags& flags) {
   const double cold = first_token(runner, config, {}, prompt);
   const double hit = first_token(runner, config, shared, prompt, &cached);
 
-  announce("decoder replay");
+  announce_measurement("decoder replay");
   const std::vector<int32_t> lengthy = random_prompt(runner.config(), flags.long_prompt, 9);
   EngineConfig whole = config;
   whole.decoder_replay = false;
   const double replayed = first_token(runner, config, {}, lengthy);
   const double exact = first_token(runner, whole, {}, lengthy);
 
-  announce("a preemption");
+  announce_measurement("a preemption");
   std::vector<int32_t> longest = lengthy;
-  longest.resize(longest.size() - 8);  // room for the answer
+  longest.resize(longest.size() - kPreemptedAnswer);
   const double resumed = next_token(runner, config, longest, true);
   const double anew = next_token(runner, config, longest, false);
 
   std::vector<double> host;
   for (const int32_t count : flags.host_requests) {
-    announce(concat("host time of ", count, " requests"));
+    announce_measurement(concat("host time of ", count, " requests"));
     host.push_back(host_seconds(runner, config, count));
   }
 
@@ -270,6 +237,7 @@ void add_bench_engine(CLI::App& bench) {
       ->check(CLI::Range(1, 4096));
   command->add_flag("--json", flags->json, "Print one JSON object");
   add_model_flags(*command, flags->model);
+  add_speculation_flags(*command, flags->speculation);
   command->callback([flags] { bench_engine(*flags); });
 }
 

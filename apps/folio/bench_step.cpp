@@ -1,7 +1,5 @@
 // folio bench step: whole steps of the model, one request. Decode at several contexts and one prefill, as fractions of
 // the read bandwidth and of the dot-product peak probed in the same run.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +11,7 @@
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "bench.h"
+#include "bench_requests.h"
 #include "default_model.h"
 #include "engine/context.h"
 #include "interrupt.h"
@@ -34,11 +33,6 @@ struct Flags {
 
 constexpr int kWarmUp = 4;
 constexpr uint64_t kSeed = 1;
-
-// What is being measured, on a terminal.
-void announce(const std::string& what) {
-  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "measuring %s\n", what.c_str());
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -179,14 +173,14 @@ void bench_step(const Flags& flags) {
 
   // The machine may be busier at one end of the run than at the other: probe at both.
   const CpuOptions cpu{.isa = options.isa, .threads = options.threads};
-  announce("the ceilings");
+  announce_measurement("the ceilings");
   CpuProbe probe = probe_cpu(cpu);
   // The prefill first: it meets every expert, so that no decode step waits for the mapping of one.
-  announce(concat("a prefill of ", flags.prefill, " tokens"));
+  announce_measurement(concat("a prefill of ", flags.prefill, " tokens"));
   const Prefill prefill = measure_prefill(runner, topology, flags.prefill, flags.repeats);
   std::vector<Decode> decodes;
   for (const int64_t context : flags.contexts) {
-    announce(concat("decode at context ", context));
+    announce_measurement(concat("decode at context ", context));
     decodes.push_back(measure_decode(runner, topology, context, flags.steps));
   }
   const CpuProbe after = probe_cpu(cpu);

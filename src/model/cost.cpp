@@ -1,6 +1,7 @@
 #include "model/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "checkpoint/schema.h"
@@ -28,7 +29,52 @@ double share(const Config& config, const TensorSpec& tensor, bool head) {
   return static_cast<double>(config.num_experts_per_tok) / static_cast<double>(config.n_routed_experts);
 }
 
+// The share of `experts` experts that `rows` rows meet on average if each picks `chosen` of them at random.
+double met_share(int64_t experts, int64_t chosen, int64_t rows) {
+  const double missed = 1 - static_cast<double>(chosen) / static_cast<double>(experts);
+  return 1 - std::pow(missed, static_cast<double>(rows));
+}
+
+bool contains(const std::string& name, std::string_view part) { return name.find(part) != std::string::npos; }
+
+// What every row of a step adds to the draft head's context (spec/model.md 9.1).
+bool makes_draft_context(const std::string& name) {
+  return contains(name, ".main_proj") || contains(name, ".main_norm") || contains(name, ".attn.wkv.") ||
+         contains(name, ".attn.kv_norm");
+}
+
 }  // namespace
+
+double step_weight_bytes(const Config& config, int64_t rows, bool drafts) {
+  double bytes = 0;
+  for (const TensorSpec& tensor : make_schema(config)) {
+    double part = tensor.part == Part::kRoutedExperts
+                      ? met_share(config.n_routed_experts, config.num_experts_per_tok, rows)
+                      : share(config, tensor, true);
+    if (drafts && tensor.part == Part::kDraft && makes_draft_context(tensor.name)) part = 1;
+    bytes += part * static_cast<double>(tensor.bytes());
+  }
+  return bytes;
+}
+
+double draft_weight_bytes(const Config& config, int64_t requests, int32_t width) {
+  double bytes = 0;
+  for (const TensorSpec& tensor : make_schema(config)) {
+    if (tensor.part == Part::kHead) bytes += static_cast<double>(tensor.bytes());
+    if (tensor.part != Part::kDraft) continue;
+    double part = 1;
+    if (contains(tensor.name, ".ffn.experts.")) {
+      part = met_share(config.dspark_n_routed_experts, config.dspark_num_experts_per_tok, requests * width);
+    } else if (contains(tensor.name, ".main_proj") || contains(tensor.name, ".main_norm") ||
+               contains(tensor.name, ".markov_head.embed")) {
+      part = 0;  // of the step; read by row
+    } else if (contains(tensor.name, ".markov_head.head")) {
+      part = width;
+    }
+    bytes += part * static_cast<double>(tensor.bytes());
+  }
+  return bytes;
+}
 
 RowCost weight_cost(const Config& config, bool head) {
   RowCost cost;

@@ -24,6 +24,40 @@ class Checks(CommandTest):
             self.assertTrue(result["held"])
             self.assertGreater(result["tokens_compared"], 0)
 
+    def test_validate_runtime_speculating(self):
+        done = folio("validate", "runtime", "--model", self.model, "--only", "slot-reuse", "--speculative", "dspark")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("2 scenarios held, 0 failed", done.stdout)
+
+    def test_validate_dspark(self):
+        arguments = ["validate", "dspark", "--model", self.model, "--only", "inside-block"]
+        done = folio(*arguments, "--num-speculative-tokens", 3)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.splitlines()[0].split()[:5], ["ok", "copy", "fp4", "k=3", "stop-inside-block"])
+        self.assertEqual(done.stdout.splitlines()[-1], "8 scenarios held, 0 failed")
+        done = folio(*arguments, "--kv-cache-dtype", "bf16", "--json")
+        results = json.loads(done.stdout)
+        self.assertEqual({result["mode"] for result in results},
+                         {f"{state} bf16 k={width}" for state in ("copy", "replay") for width in range(1, 6)})
+        for result in results:
+            self.assertTrue(result["held"], result)
+            self.assertGreater(result["tokens_compared"], 0)
+
+    def test_bench_speculation(self):
+        done = folio("bench", "speculation", "--model", self.model, "--requests", "1,3", "--steps", 4, "--answer", 48,
+                     "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("is given here", done.stderr)
+        table = json.loads(done.stdout)["table"]
+        self.assertEqual([row["requests"] for row in table], [1, 3])
+        for row in table:
+            lengths = [mode["accepted_length"] for mode in row["fixed"]]
+            self.assertEqual(lengths[:2], [2, 3])  # the curve of 3.51 accepts the first two drafts always
+            for length in lengths[2:]:
+                self.assertTrue(3 <= length <= 4, lengths)
+            self.assertGreater(row["draft"]["time_share"], 0)
+            self.assertGreater(row["dynamic"]["tokens_per_second"], 0)
+
     def test_fuzz_schedule(self):
         first = folio("fuzz", "schedule", "--model", self.model, "--seed", 5, "--cases", 3, "--json")
         self.assertEqual(first.returncode, 0, first.stdout + first.stderr)
@@ -46,6 +80,11 @@ class Checks(CommandTest):
 
     def test_bad_input(self):
         self.refused("validate", "runtime", "--model", self.model, "--only", "nothing", says="--only nothing")
+        self.refused("validate", "dspark", "--model", self.model, "--only", "nothing", says="--only nothing")
+        self.refused("validate", "dspark", "--model", self.model, "--num-speculative-tokens", 6,
+                     says="must be from 1 to the model's block of 5")
+        self.refused("bench", "speculation", "--model", self.model, "--spec-decode-acceptance-length", 9,
+                     says="must be from 1 to 6")
         self.refused("fuzz", "schedule", "--model", self.path("gone"), says="gone")
         self.refused("fuzz", "schedule", "--model", self.model, "--cases", 0, says="--cases")
         ids = self.path("ids", "5 6 7 8")
