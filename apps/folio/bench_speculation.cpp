@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "bench.h"
 #include "bench_requests.h"
 #include "default_model.h"
+#include "engine/calibration.h"
 #include "engine/calibration_profile.h"
 #include "engine_flags.h"
 #include "interrupt.h"
@@ -69,6 +69,11 @@ class Load {
       core_.submit(static_cast<RequestId>(i), request);
     }
   }
+
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+  // What the requests hold is for the next ones.
+  ~Load() { core_.abort_all(); }
 
   // Steps from when every request has told `warm_up` tokens on: `steps` of them, or as many as there are before the
   // first answer ends. `answers` is what the requests say.
@@ -222,48 +227,25 @@ void measure_dynamic(Engines& engines, const Flags& flags, const Profile& profil
   row.plain_again = engines.load(0, row.requests).measure(kWarmUp, 2 * flags.steps, {});
 }
 
-// Straight lines between measured points, none below an earlier one, level beyond the ends: table[0 .. size - 1].
-std::vector<double> rising_table(const std::map<int64_t, double>& points, int64_t size) {
-  std::map<int64_t, double> rising;
-  double most = 0;
-  for (const auto& [at, seconds] : points) rising[at] = most = std::max(most, seconds);
-  std::vector<double> table;
-  for (int64_t i = 0; i < size; ++i) {
-    const auto above = rising.lower_bound(i);
-    if (above == rising.end()) {
-      table.push_back(most);
-    } else if (above == rising.begin()) {
-      table.push_back(above->second);
-    } else {
-      const auto below = std::prev(above);
-      const double part = static_cast<double>(i - below->first) / static_cast<double>(above->first - below->first);
-      table.push_back(below->second + part * (above->second - below->second));
-    }
-  }
-  return table;
-}
-
 // What the steps of this run have taken, and confidences that are right as they are.
 Profile measured_profile(const std::vector<Row>& rows, int32_t widest, int32_t max_num_seqs) {
-  std::map<int64_t, double> forward, draft;
-  const auto add = [&](int64_t at, const Measurement& m, double seconds, std::map<int64_t, double>& points) {
-    auto [point, fresh] = points.emplace(at, 0.0);
-    point->second = std::max(point->second, seconds / static_cast<double>(m.steps));
+  std::vector<TimedStep> forward, draft;
+  const auto add = [](int64_t size, double seconds, const Measurement& m, std::vector<TimedStep>& points) {
+    points.push_back({.size = size, .seconds = seconds / static_cast<double>(m.steps)});
   };
   for (const Row& row : rows) {
-    add(row.requests, row.plain, row.plain.forward_seconds, forward);
+    add(row.requests, row.plain.forward_seconds, row.plain, forward);
     for (size_t i = 0; i < row.fixed.size(); ++i) {
-      const Measurement& m = row.fixed[i];
-      add(row.requests * (static_cast<int64_t>(i) + 2), m, m.forward_seconds, forward);
+      add(row.requests * (static_cast<int64_t>(i) + 2), row.fixed[i].forward_seconds, row.fixed[i], forward);
     }
-    add(row.requests, row.widest(), row.widest().draft_seconds, draft);
+    add(row.requests, row.widest().draft_seconds, row.widest(), draft);
   }
   const auto profile = std::make_shared<CalibrationProfile>();
   profile->draft_width = widest;
   profile->max_num_seqs = max_num_seqs;
   profile->temperatures.assign(static_cast<size_t>(widest), 1.0);
-  profile->costs.draft_seconds = rising_table(draft, max_num_seqs + 1);
-  for (const double seconds : rising_table(forward, int64_t{max_num_seqs} * (widest + 1) + 1)) {
+  profile->costs.draft_seconds = latency_envelope(draft, max_num_seqs);
+  for (const double seconds : latency_envelope(forward, int64_t{max_num_seqs} * (widest + 1))) {
     profile->costs.steps_per_second.push_back(1 / seconds);
   }
   return profile;
