@@ -50,6 +50,15 @@ bool wanted(const Flags& flags, const Part& part) {
   return flags.only.empty() || std::find(flags.only.begin(), flags.only.end(), part.name) != flags.only.end();
 }
 
+// What a part would say after minutes is said at once.
+void check_parts(const Flags& flags, const Config& config) {
+  const bool drafts = std::any_of(parts().begin(), parts().end(), [&](const Part& part) {
+    return std::string_view(part.name) == "drafts" && wanted(flags, part);
+  });
+  const auto refusal = speculation_refusal(config, make_topology(config), kEvalDrafts);
+  if (drafts && refusal) fail(ErrorCode::kInvalidArgument, *refusal, ": name the other parts with --only");
+}
+
 // Written at the end; that it can be is known before minutes are spent. Nothing is left where there is no report.
 class ReportFile {
  public:
@@ -84,6 +93,7 @@ void eval(const Flags& flags) {
   RunnerOptions runner = runner_options(flags.model);
   runner.max_num_seqs = flags.max_num_seqs;
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
+  check_parts(flags, files.checkpoint.config());
   const EvalSuite suite = EvalSuite::load(flags.data, files.tokenizer);
   ReportFile file(flags.json);
   note_default_model(flags.model);

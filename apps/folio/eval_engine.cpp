@@ -13,7 +13,6 @@ namespace folio {
 namespace {
 
 constexpr int32_t kPromptHeadRows = 256;  // of a step: logits need memory
-constexpr int32_t kDrafts = 5;
 
 class AnswerCollector final : public Sink {
  public:
@@ -32,7 +31,7 @@ class AnswerCollector final : public Sink {
 };
 
 RunnerOptions runner_for(RunnerOptions runner, const Config& config, const EvalEngineOptions& options) {
-  runner.num_speculative_tokens = options.drafts ? kDrafts : 0;
+  runner.num_speculative_tokens = options.drafts ? kEvalDrafts : 0;
   runner.max_model_len = context_length(config, options.longest);
   runner.cached_requests = options.cached_requests;
   runner.max_head_rows = runner.max_num_seqs * (1 + runner.num_speculative_tokens);

@@ -19,6 +19,8 @@ struct EvalAnswer {
   std::vector<int32_t> ids() const;
 };
 
+constexpr int32_t kEvalDrafts = 5;  // of a verification
+
 // How an engine computes. By default every prompt runs in full and nothing is shared.
 struct EvalEngineOptions {
   bool decoder_replay = false;

@@ -46,10 +46,12 @@ struct Continued {
   std::vector<int32_t> prompt, following;
 };
 
+// Prompts at even distances; none where text or model are too short for them.
 std::vector<Continued> continued(const EvalContext& context, const EvalDomain& domain, int64_t length) {
   std::vector<Continued> prompts;
   const int64_t room = std::ssize(domain.tokens) - length - kFollowing;
-  const int64_t count = room > 0 ? context.limited(std::min(kPrompts, room)) : 0;
+  const bool fits = length + kGreedy <= context.files.checkpoint.config().max_position_embeddings;
+  const int64_t count = fits && room > 0 ? context.limited(std::min(kPrompts, room)) : 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto begin = domain.tokens.begin() + i * room / count;
     prompts.push_back({{begin, begin + length}, {begin + length, begin + length + kFollowing}});
