@@ -121,13 +121,14 @@ void bench_engine(const Flags& flags) {
   options.max_model_len = context_length(files.checkpoint.config(), flags.long_prompt + 1);
   const int64_t tokens = std::max(most * (flags.prompt + flags.answer + 256), 2 * flags.long_prompt);
   options.pages = static_cast<int32_t>(tokens / options.block_size + 2 * most);
-  ModelRunner runner(files, options);
-  catch_interrupts();
-
   EngineConfig config;
   config.max_num_seqs = most;
   config.max_num_batched_tokens = options.max_rows;
   apply_speculation_flags(flags.speculation, config);
+  config.profile = load_profile(flags.speculation, files, options,
+                                {.max_num_seqs = "the most of --concurrency and --host-requests"});
+  ModelRunner runner(files, options);
+  catch_interrupts();
   note_forced_acceptance(config);
   announce_measurement("one request and many");
   token_rate(runner, config, flags, flags.concurrency);  // maps the weights

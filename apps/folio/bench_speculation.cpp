@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "bench.h"
 #include "bench_requests.h"
+#include "checkpoint/presets.h"
 #include "default_model.h"
 #include "engine/calibration.h"
 #include "engine/calibration_profile.h"
@@ -75,19 +76,20 @@ class Load {
   // What the requests hold is for the next ones.
   ~Load() { core_.abort_all(); }
 
-  // Steps from when every request has told `warm_up` tokens on: `steps` of them, or as many as there are before the
-  // first answer ends. `answers` is what the requests say.
+  // Steps from when every request has told `warm_up` tokens on, or the longest answer has room for one step more:
+  // `steps` of them, or as many as there are before the first answer ends. `answers` is what the requests say.
   Measurement measure(int64_t warm_up, int steps, const Answers& answers) {
-    while (std::ssize(shortest()) < warm_up) step(answers);
+    while (std::ssize(shortest()) < warm_up && has_room(2)) step(answers);
     const EngineCore::Stats before = core_.stats();
     const SpeculationStats drafts = core_.scheduler().stats().speculation;
     const int64_t told_before = told();
     Measurement m;
     const double start = now_seconds();
-    while (m.steps < steps && std::ssize(longest()) + 1 + width_ < flags_.answer) {
+    while (m.steps < steps && has_room(1)) {
       step(answers);
       ++m.steps;
     }
+    FOLIO_CHECK(m.steps > 0);
     m.seconds = now_seconds() - start;
     m.tokens = told() - told_before;
     m.draft_seconds = core_.stats().draft_seconds - before.draft_seconds;
@@ -128,6 +130,8 @@ class Load {
     }
   }
 
+  // Whether no answer ends within so many steps.
+  bool has_room(int64_t steps) const { return std::ssize(longest()) + steps * (1 + width_) < flags_.answer; }
   const std::vector<int32_t>& shortest() const {
     return (*std::ranges::min_element(sinks_, {}, [](const auto& sink) { return sink->tokens.size(); }))->tokens;
   }
@@ -183,7 +187,10 @@ class Engines {
   std::vector<std::unique_ptr<ModelRunner>> runners_;
 };
 
-constexpr int64_t kWarmUp = 4;  // tokens
+constexpr int64_t kWarmUp = 4;                // tokens
+constexpr const char* kPreset = "bench-cpu";  // without --model
+constexpr CoverageNames kCoverageNames{.num_speculative_tokens = "the model's block",
+                                       .max_num_seqs = "the most of --requests"};
 
 struct Row {
   int32_t requests = 0;
@@ -292,16 +299,37 @@ void print_json(const std::string& model, const std::string& ops, const Flags& f
   std::printf("%s\n", report.dump(2).c_str());
 }
 
-void bench_speculation(const Flags& flags) {
-  const std::string dir = flags.model.model.empty() ? preset_model_dir("bench-cpu") : flags.model.model;
-  const ModelFiles files = ModelFiles::open(dir);
-  const Config& config = files.checkpoint.config();
+// Refuses flags that do not go with the model, as far as its config.json tells.
+void check_flags(const Flags& flags, const Config& config) {
   const auto widest = static_cast<int32_t>(config.dspark_block_size);
   if (const auto refusal = speculation_refusal(config, make_topology(config), widest)) {
     fail(ErrorCode::kInvalidArgument, *refusal);
   }
-  if (const auto refusal = forced_refusal(flags.acceptance_length, widest)) fail(ErrorCode::kInvalidArgument, *refusal);
-  Profile profile = load_profile(flags.speculation, files, runner_options(flags.model));
+  if (const auto refusal = forced_refusal(flags.acceptance_length, widest, kCoverageNames.num_speculative_tokens)) {
+    fail(ErrorCode::kInvalidArgument, *refusal);
+  }
+  if (const int64_t least = 2 * (1 + widest) + 1; flags.answer < least) {
+    fail(ErrorCode::kInvalidArgument, "--answer ", flags.answer, " is too short for two steps with blocks of ", widest,
+         ": it must be ", least, " or more");
+  }
+  if (flags.speculation.profile.empty()) return;
+  const auto refusal = coverage_refusal(read_profile(flags.speculation.profile), widest,
+                                        std::ranges::max(flags.requests), kCoverageNames);
+  if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
+}
+
+void bench_speculation(const Flags& flags) {
+  // What can be refused is refused before a checkpoint of gigabytes is made.
+  if (flags.model.model.empty()) check_flags(flags, parse_config(preset_config_json(kPreset, false, 1), kPreset));
+  RunnerOptions options = runner_options(flags.model);
+  const std::string dir = flags.model.model.empty() ? preset_model_dir(kPreset) : flags.model.model;
+  const ModelFiles files = ModelFiles::open(dir);
+  const Config& config = files.checkpoint.config();
+  check_flags(flags, config);
+  const auto widest = static_cast<int32_t>(config.dspark_block_size);
+  options.num_speculative_tokens = widest;
+  options.max_num_seqs = std::ranges::max(flags.requests);
+  Profile profile = load_profile(flags.speculation, files, options, kCoverageNames);
   Engines engines(files, flags);
   catch_interrupts();
   std::fprintf(stderr, "folio: how many drafts are accepted is given here: %.4g tokens of a verification on average\n",
@@ -325,8 +353,8 @@ void add_bench_speculation(CLI::App& bench) {
       "How many drafts are accepted is given: each block has as many right tokens as the curve of "
       "--spec-decode-acceptance-length says, 3.51 being two always and the third in 51 % of the blocks. Dynamic "
       "verification is told that curve, and takes what steps cost from this run unless there is a --dspark-profile. "
-      "The "
-      "draft head's share of the model's time stands beside its share of the bytes of weights that a step reads, for "
+      "The draft head's share of the model's time stands beside its share of the bytes of weights that a step reads, "
+      "for "
       "the widest block. Without --model the bench-cpu checkpoint (2.3 GB) is made in the user's cache directory on "
       "first use. Nothing else should run on the machine.");
   const auto flags = std::make_shared<Flags>();
@@ -354,7 +382,7 @@ void add_bench_speculation(CLI::App& bench) {
                    "Profile of folio calibrate for dynamic verification (default: what steps cost in this run)")
       ->type_name("FILE");
   command->add_flag("--json", flags->json, "Print one JSON object");
-  add_model_flags(*command, flags->model);
+  add_model_flags(*command, flags->model, true);
   flags->speculation.method = "dspark";
   command->callback([flags] { bench_speculation(*flags); });
 }

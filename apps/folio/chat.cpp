@@ -270,9 +270,9 @@ class Chat {
 
 // Request memory for one conversation, and as much again for what the prefix cache keeps of it.
 EngineSetup setup_for(const Flags& flags, const ModelFiles& files) {
-  EngineSetup setup = engine_setup(flags.model, flags.engine, files);
-  setup.runner.max_num_seqs = setup.engine.max_num_seqs = 1;
-  setup.runner.max_head_rows = 1 + setup.runner.num_speculative_tokens;
+  EngineFlags engine = flags.engine;
+  engine.config.max_num_seqs = 1;
+  EngineSetup setup = engine_setup(flags.model, engine, files);
   setup.runner.cached_requests = 1;
   return setup;
 }

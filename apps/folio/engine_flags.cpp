@@ -137,14 +137,19 @@ void apply_speculation_flags(const SpeculationFlags& flags, EngineConfig& config
 }
 
 std::shared_ptr<const CalibrationProfile> load_profile(const SpeculationFlags& flags, const ModelFiles& files,
-                                                       const RunnerOptions& options) {
+                                                       const RunnerOptions& options, const CoverageNames& names) {
   if (flags.profile.empty()) return nullptr;
   if (speculative_tokens(flags) == 0) {
     fail(ErrorCode::kInvalidArgument, "--dspark-profile needs --speculative dspark");
   }
   auto profile = std::make_shared<const CalibrationProfile>(read_profile(flags.profile));
-  const auto refusal = identity_refusal(*profile, profile_identity(files, options, FOLIO_VERSION), flags.profile);
-  if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
+  std::string reasons;
+  for (const auto& refusal :
+       {identity_refusal(*profile, profile_identity(files, options, FOLIO_VERSION), flags.profile),
+        coverage_refusal(*profile, options.num_speculative_tokens, options.max_num_seqs, names)}) {
+    if (refusal) reasons += (reasons.empty() ? "" : "; ") + *refusal;
+  }
+  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, reasons);
   return profile;
 }
 

@@ -44,11 +44,12 @@ void add_speculation_flags(CLI::App& command, SpeculationFlags& flags);
 // go together.
 int32_t speculative_tokens(const SpeculationFlags& flags);
 
-// The calibration profile that the flags name, null if none: read and held against the model and the machine, before a
-// weight is read. Throws Error(kNotFound, kInvalidArgument) with every reason why it does not hold.
+// The calibration profile that the flags name, null if none: read and held against the model, the machine, and the
+// width and number of requests of `options`, before a weight is read. `names` are those of the two in messages. Throws
+// Error(kNotFound, kInvalidArgument) with every reason why it does not hold.
 std::shared_ptr<const CalibrationProfile> load_profile(const SpeculationFlags& flags, const ModelFiles& files,
-                                                       const RunnerOptions& options);
-// How the flags have the engine speculate. Throws Error(kInvalidArgument) likewise.
+                                                       const RunnerOptions& options, const CoverageNames& names = {});
+// How the flags have the engine speculate, but for the profile. Throws Error(kInvalidArgument) likewise.
 void apply_speculation_flags(const SpeculationFlags& flags, EngineConfig& config);
 
 // What an engine is made of. Changed by who knows more than the flags say, then checked.

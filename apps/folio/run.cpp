@@ -91,7 +91,7 @@ struct Report {
                  load_seconds, static_cast<long long>(usage.prompt_tokens), prefill_seconds, prefill_rate(),
                  static_cast<long long>(usage.completion_tokens), decode_rate(),
                  std::string(finish_reason_name(finish)).c_str());
-    if (engine.speculation.verifications == 0) return;
+    if (engine.speculation.verifications == 0 && engine.speculation.skipped_steps == 0) return;
     std::fprintf(stderr, "speculation: %s; draft head %.2f s, verification %.2f s%s\n",
                  speculation_summary(engine.speculation).c_str(), engine.draft_seconds, engine.verify_seconds,
                  usage.forced_acceptance ? "; acceptance was forced, the text means nothing" : "");
@@ -100,10 +100,10 @@ struct Report {
 
 // Request memory for this request alone, at least one token of answer.
 EngineSetup setup_for(const Flags& flags, const ModelFiles& files, int64_t prompt) {
-  EngineSetup setup = engine_setup(flags.model, flags.engine, files);
+  EngineFlags engine = flags.engine;
+  engine.config.max_num_seqs = 1;
+  EngineSetup setup = engine_setup(flags.model, engine, files);
   RunnerOptions& runner = setup.runner;
-  runner.max_num_seqs = setup.engine.max_num_seqs = 1;
-  runner.max_head_rows = 1 + runner.num_speculative_tokens;
   runner.max_model_len = std::min(runner.max_model_len, prompt + flags.generation.max_tokens);
   runner.max_rows =
       static_cast<int32_t>(std::min<int64_t>(runner.max_rows, std::max<int64_t>(1 + runner.max_head_rows, prompt)));

@@ -150,14 +150,14 @@ std::optional<std::string> identity_refusal(const CalibrationProfile& profile, c
 }
 
 std::optional<std::string> coverage_refusal(const CalibrationProfile& profile, int32_t num_speculative_tokens,
-                                            int32_t max_num_seqs) {
+                                            int32_t max_num_seqs, const CoverageNames& names) {
   Reasons reasons;
   if (profile.draft_width != num_speculative_tokens) {
-    reasons.add("--dspark-profile is for ", profile.draft_width, " drafted tokens and --num-speculative-tokens is ",
-                num_speculative_tokens, ": give that number or calibrate anew");
+    reasons.add("--dspark-profile is for ", profile.draft_width, " drafted tokens and ", names.num_speculative_tokens,
+                " is ", num_speculative_tokens, ": the two must be equal, else calibrate anew");
   }
   if (profile.max_num_seqs < max_num_seqs) {
-    reasons.add("--dspark-profile covers ", profile.max_num_seqs, " requests at once and --max-num-seqs is ",
+    reasons.add("--dspark-profile covers ", profile.max_num_seqs, " requests at once and ", names.max_num_seqs, " is ",
                 max_num_seqs, ": lower it or calibrate with more");
   }
   return reasons.result();

@@ -31,8 +31,13 @@ std::optional<std::string> profile_refusal(const CalibrationProfile& profile);
 // Every reason why a profile does not hold for what runs; nothing if it does. `origin` names it.
 std::optional<std::string> identity_refusal(const CalibrationProfile& profile, const ProfileIdentity& running,
                                             const std::string& origin);
+// What asks for the coverage, in messages.
+struct CoverageNames {
+  const char* num_speculative_tokens = "--num-speculative-tokens";
+  const char* max_num_seqs = "--max-num-seqs";
+};
 std::optional<std::string> coverage_refusal(const CalibrationProfile& profile, int32_t num_speculative_tokens,
-                                            int32_t max_num_seqs);
+                                            int32_t max_num_seqs, const CoverageNames& names = {});
 
 // The profile in a JSON document. Throws Error(kInvalidArgument) that names `origin` and every reason: no JSON, another
 // version, a field that is missing, unknown or of the wrong kind, numbers that cannot be right. `evidence` is not read.

@@ -166,6 +166,10 @@ TEST(CalibrationProfile, CoversItsOwnWidthAndItsRequests) {
             std::string::npos);
   EXPECT_NE(coverage_refusal(sound(), 5, 5)->find("covers 4 requests at once and --max-num-seqs is 5"),
             std::string::npos);
+  const auto refusal = coverage_refusal(
+      sound(), 3, 5, {.num_speculative_tokens = "the model's block", .max_num_seqs = "the most of --requests"});
+  EXPECT_NE(refusal->find("and the model's block is 3"), std::string::npos);
+  EXPECT_NE(refusal->find("and the most of --requests is 5"), std::string::npos);
 }
 
 }  // namespace

@@ -47,12 +47,15 @@ std::vector<int64_t> SpeculationStats::by_accepted() const {
 }
 
 std::string speculation_summary(const SpeculationStats& stats) {
-  if (stats.verifications == 0) return "";
+  if (stats.verifications == 0 && stats.skipped_steps == 0) return "";
   char text[160];
-  std::snprintf(text, sizeof text, "%.2f tokens a verification, %lld of %lld drafts accepted, by position",
-                stats.accepted_length(), static_cast<long long>(stats.accepted_tokens()),
-                static_cast<long long>(stats.drafted_tokens()));
-  std::string summary = text;
+  std::string summary = "no draft verified";
+  if (stats.verifications > 0) {
+    std::snprintf(text, sizeof text, "%.2f tokens a verification, %lld of %lld drafts accepted, by position",
+                  stats.accepted_length(), static_cast<long long>(stats.accepted_tokens()),
+                  static_cast<long long>(stats.drafted_tokens()));
+    summary = text;
+  }
   for (size_t i = 0; i < stats.drafted.size(); ++i) {
     const double share = static_cast<double>(stats.accepted[i]) / static_cast<double>(stats.drafted[i]);
     std::snprintf(text, sizeof text, " %.0f %%", 100 * share);
@@ -71,11 +74,11 @@ int32_t ForcedAcceptance::accepts(uint64_t stream, int64_t index, int32_t drafts
   return std::min(drafts, certain + (one_more ? 1 : 0));
 }
 
-std::optional<std::string> forced_refusal(double length, int32_t num_speculative_tokens) {
+std::optional<std::string> forced_refusal(double length, int32_t num_speculative_tokens, const char* tokens_name) {
   if (num_speculative_tokens == 0) return "forced speculative acceptance needs --speculative dspark";
   if (length >= 1 && length <= num_speculative_tokens + 1) return std::nullopt;
   return concat("--spec-decode-acceptance-length ", length, " must be from 1 to ", num_speculative_tokens + 1,
-                ", one more than --num-speculative-tokens");
+                ", one more than ", tokens_name);
 }
 
 }  // namespace folio

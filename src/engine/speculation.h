@@ -23,15 +23,18 @@ enum class Acceptance : uint8_t {
   kRatio,
 };
 
-// Of verifications: spans that had drafts.
+// Of verifications, which are spans that had drafts, and of blocks, which are the drafts of a request in one step.
 struct SpeculationStats {
   int64_t verifications = 0;
   std::vector<int64_t> drafted, accepted;  // by position in the block, of as many as ever were
-  std::vector<int64_t> lengths;            // blocks of use by how many of their drafts were verified, 0 and up
+  std::vector<int64_t> lengths;            // blocks by how many of their drafts were verified, 0 and up
   int64_t skipped_steps = 0;               // in which nobody drafted since it did not pay
 
+  // Counts a verification of `drafts` drafts, of which the first `accepted_drafts` were accepted.
   void add(int32_t drafts, int32_t accepted_drafts);
+  // Counts a block of which `drafts` drafts go into a step, 0 for one that is passed over.
   void add_length(int32_t drafts);
+  // Drafts that were verified, and those of them that were accepted.
   int64_t drafted_tokens() const;
   int64_t accepted_tokens() const;
   // Tokens that a verification gave on average: the accepted drafts and the one behind them; 0 without any.
@@ -40,7 +43,7 @@ struct SpeculationStats {
   std::vector<int64_t> by_accepted() const;
 };
 
-// One line for people; empty without a verification.
+// One line for people; empty if nothing was verified and no step went without drafts for their price.
 std::string speculation_summary(const SpeculationStats& stats);
 
 // Acceptance of a fixed mean, whatever the model says (spec runtime 7.6). The text that it gives means nothing.
@@ -58,7 +61,9 @@ class ForcedAcceptance {
   double length_;
 };
 
-// Why acceptance cannot be forced to a mean length with that many drafts: nothing if it can.
-std::optional<std::string> forced_refusal(double length, int32_t num_speculative_tokens);
+// Why acceptance cannot be forced to a mean length with that many drafts: nothing if it can. `tokens_name` is what sets
+// their number, in messages.
+std::optional<std::string> forced_refusal(double length, int32_t num_speculative_tokens,
+                                          const char* tokens_name = "--num-speculative-tokens");
 
 }  // namespace folio

@@ -36,6 +36,12 @@ TEST(SpeculationStats, CountsLengthsAndWhatWasNotDrafted) {
   EXPECT_NE(speculation_summary(stats).find("7 steps without drafting"), std::string::npos);
 }
 
+TEST(SpeculationStats, SaysWhenNoDraftPaid) {
+  SpeculationStats stats;
+  stats.skipped_steps = 7;
+  EXPECT_EQ(speculation_summary(stats), "no draft verified; 7 steps without drafting, which did not pay");
+}
+
 TEST(ForcedAcceptance, HasTheMeanThatIsAskedFor) {
   // 3.51 of 5 drafts: two always, the third in 51 of 100 cases (spec runtime 7.6).
   constexpr int64_t kDraws = 40000;
@@ -66,6 +72,7 @@ TEST(ForcedAcceptance, Refusals) {
   EXPECT_FALSE(forced_refusal(6, 5));
   EXPECT_NE(forced_refusal(6.5, 5)->find("must be from 1 to 6"), std::string::npos);
   EXPECT_NE(forced_refusal(0.5, 5)->find("0.5"), std::string::npos);
+  EXPECT_NE(forced_refusal(7, 5, "the model's block")->find("one more than the model's block"), std::string::npos);
   EXPECT_NE(forced_refusal(2, 0)->find("--speculative dspark"), std::string::npos);
 }
 

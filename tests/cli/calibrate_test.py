@@ -89,6 +89,25 @@ class Calibrate(CommandTest):
         self.refused("run", "--model", other, *PROMPT, "--speculative", "dspark", "--dspark-profile", self.profile,
                      says="it was made for config")
 
+    def test_measurements_refuse_it(self):
+        dspark = ["--speculative", "dspark", "--dspark-profile"]
+        engine = ["bench", "engine", "--model", self.model, "--shared-prompt", 512, "--long-prompt", 512]
+        self.refused(*engine, *dspark, self.path("nope.json"), says="nope.json")
+        self.refused(*engine, "--dspark-profile", self.profile, says="needs --speculative dspark")
+        self.refused(*engine, *dspark, self.profile, "--concurrency", 2, "--host-requests", "1,4",
+                     says="covers 3 requests at once and the most of --concurrency and --host-requests is 4")
+        speculation = ["bench", "speculation", "--dspark-profile", self.profile]
+        several = "covers 3 requests at once and the most of --requests is 4"
+        self.refused(*speculation, "--requests", "1,4", says=several)  # before its model is made
+        self.refused(*speculation, "--requests", "1,4", "--model", self.model, says=several)
+        self.refused(*speculation, "--requests", "3", "--model", self.model, "--isa", "scalar", says="made for isa")
+        self.refused(*speculation, "--max-num-batched-tokens", 64, says="unknown flag")
+
+    def test_every_reason_at_once(self):
+        self.refused("run", "--model", self.model, *PROMPT, "--speculative", "dspark", "--dspark-profile", self.profile,
+                     "--num-speculative-tokens", 3, "--isa", "scalar",
+                     says=["it was made for isa", "--num-speculative-tokens is 3"])
+
     def test_bad_input(self):
         calibrate = ["calibrate", "--model", self.model, "--out", self.path("none.json")]
         self.refused(*calibrate, "--prompts", self.path("empty.jsonl", "\n"), says="holds no prompt")

@@ -84,7 +84,7 @@ class Checks(CommandTest):
         self.refused("validate", "dspark", "--model", self.model, "--num-speculative-tokens", 6,
                      says="must be from 1 to the model's block of 5")
         self.refused("bench", "speculation", "--model", self.model, "--spec-decode-acceptance-length", 9,
-                     says="must be from 1 to 6")
+                     says="must be from 1 to 6, one more than the model's block")
         self.refused("fuzz", "schedule", "--model", self.path("gone"), says="gone")
         self.refused("fuzz", "schedule", "--model", self.model, "--cases", 0, says="--cases")
         ids = self.path("ids", "5 6 7 8")
