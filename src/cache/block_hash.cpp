@@ -28,7 +28,7 @@ uint64_t image_seed(std::span<const ImageSpan> images, int64_t begin, int64_t en
     if (image.end <= begin || image.first >= end) continue;
     const uint64_t parts[] = {seed, image.content, static_cast<uint64_t>(image.first - begin),
                               static_cast<uint64_t>(image.end - begin)};
-    seed = XXH3_64bits(parts, sizeof(parts)) | 1;  // never that of a block without images
+    seed = XXH3_64bits(parts, sizeof(parts)) | 1;  // not 0, that of a block without images
   }
   return seed;
 }
@@ -54,7 +54,7 @@ void BlockHashes::extend(std::span<const int32_t> tokens) {
     uint64_t seed = image_seed(images_, begin, begin + block_size_);
     if (salt_ != 0) {
       const uint64_t parts[] = {salt_, seed};
-      seed = XXH3_64bits(parts, sizeof(parts)) | 1;  // never that of a block without a salt
+      seed = XXH3_64bits(parts, sizeof(parts)) | 1;  // not 0, that of a block with neither
     }
     for (auto& chain : chains_) chain.push_back(function_(chain.back(), block, seed));
     seeds_.push_back(seed);

@@ -130,6 +130,8 @@ void Engine::report() {
   stats.verify_seconds = core_.stats().verify_seconds;
   stats.num_speculative_tokens = core_.config().num_speculative_tokens;
   stats.dynamic_verification = core_.config().profile != nullptr;
+  stats.acceptance = core_.config().acceptance;
+  stats.forced_acceptance_length = core_.config().forced_acceptance_length;
   stats.speculation = scheduled.speculation;
   const std::lock_guard lock(mutex_);
   stats_ = stats;

@@ -36,6 +36,8 @@ struct EngineStats {
   double verify_seconds = 0;           // of run_seconds: steps that verified drafts
   int32_t num_speculative_tokens = 0;  // of the configuration
   bool dynamic_verification = false;   // it has a calibration profile
+  Acceptance acceptance = Acceptance::kMatch;
+  double forced_acceptance_length = 0;  // 0: not forced
   SpeculationStats speculation;
   double host_seconds_per_step() const { return steps > 0 ? host_seconds / static_cast<double>(steps) : 0; }
 };

@@ -319,6 +319,8 @@ std::string spec_stats_json(const EngineStats& engine) {
   return dump(ReplyJson{{"enabled", engine.num_speculative_tokens > 0},
                         {"num_speculative_tokens", engine.num_speculative_tokens},
                         {"dynamic", engine.dynamic_verification},
+                        {"acceptance", engine.acceptance == Acceptance::kRatio ? "ratio" : "match"},
+                        {"forced_acceptance", engine.forced_acceptance_length > 0},
                         {"drafts", speculation.verifications},
                         {"draft_tokens", speculation.drafted_tokens()},
                         {"accepted_tokens", speculation.accepted_tokens()},

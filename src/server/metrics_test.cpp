@@ -28,6 +28,8 @@ TEST(Metrics, SpeculationAsJson) {
   const auto json = nlohmann::json::parse(spec_stats_json(speculating()));
   EXPECT_EQ(json["enabled"], true);
   EXPECT_EQ(json["dynamic"], true);
+  EXPECT_EQ(json["acceptance"], "match");
+  EXPECT_EQ(json["forced_acceptance"], false);
   EXPECT_EQ(json["drafts"], 3);
   EXPECT_EQ(json["draft_tokens"], 8);
   EXPECT_EQ(json["accepted_tokens"], 5);

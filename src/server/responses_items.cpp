@@ -79,6 +79,7 @@ class InputReader {
       in_turn_ = false;
     } else if (type == "item_reference") {
       const std::string id = item.string("id").value_or("");
+      if (id.empty()) item.refuse("id", "given");
       const auto stored = stored_.find_item(id);
       if (!stored) throw ApiError(404, concat("There is no item `", id, "` in a stored response."), item.path("id"));
       read(*stored, name);
