@@ -289,7 +289,7 @@ void batch(const Flags& flags) {
   if (flags.verbose) std::fputs(capacity_table(runner.capacity()).c_str(), stderr);
 
   note_default_model(flags.model);
-  note_forced_acceptance(setup.engine);
+  note_acceptance(setup.engine);
   catch_interrupts();
   Results results;  // outlives the engine, whose thread pushes into it
   Engine engine(runner, setup.engine);

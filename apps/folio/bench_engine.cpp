@@ -129,7 +129,7 @@ void bench_engine(const Flags& flags) {
                                 {.max_num_seqs = "the most of --concurrency and --host-requests"});
   ModelRunner runner(files, options);
   catch_interrupts();
-  note_forced_acceptance(config);
+  note_acceptance(config);
   announce_measurement("one request and many");
   token_rate(runner, config, flags, flags.concurrency);  // maps the weights
   const double alone = token_rate(runner, config, flags, 1);

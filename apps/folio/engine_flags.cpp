@@ -183,7 +183,13 @@ void check_setup(const EngineSetup& setup, const Config& config) {
   resolve(setup.engine, config, make_topology(config), make_geometry(setup.runner, config));
 }
 
-void note_forced_acceptance(const EngineConfig& config) {
+void note_acceptance(const EngineConfig& config) {
+  if (config.num_speculative_tokens > 0 && config.acceptance == Acceptance::kRatio) {
+    std::fprintf(
+        stderr,
+        "folio: drafts are accepted by ratio: sampled answers have the same distribution as without speculation "
+        "and are other ones\n");
+  }
   if (config.forced_acceptance_length == 0) return;
   std::fprintf(stderr,
                "folio: acceptance of drafts is forced, %.4g tokens of a verification on average: for measurements, the "

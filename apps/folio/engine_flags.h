@@ -64,7 +64,7 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
 // Throws Error(kInvalidArgument) with every reason why the setup cannot work; reads no weight.
 void check_setup(const EngineSetup& setup, const Config& config);
 
-// On stderr: that acceptance of drafts is forced, if it is.
-void note_forced_acceptance(const EngineConfig& config);
+// On stderr: that acceptance of drafts changes answers, if it does.
+void note_acceptance(const EngineConfig& config);
 
 }  // namespace folio

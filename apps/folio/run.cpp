@@ -164,7 +164,7 @@ void run(const Flags& flags) {
   report.load_seconds = now_seconds() - start;
 
   note_default_model(flags.model);
-  note_forced_acceptance(setup.engine);
+  note_acceptance(setup.engine);
   catch_interrupts();
   const auto answer = std::make_shared<AnswerSink>();
   request->prompt = prompt;

@@ -120,7 +120,7 @@ void serve(const Flags& flags) {
   service.connect(server);
   const EngineStop stop(engine);
   note_default_model(flags.model);
-  note_forced_acceptance(setup.engine);
+  note_acceptance(setup.engine);
   std::fprintf(stderr, "folio: serving %s at %s://%s:%d\n", dir.c_str(), http.tls_cert.empty() ? "http" : "https",
                http.host.c_str(), server.port());
   server.run();
