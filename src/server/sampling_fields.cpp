@@ -98,10 +98,10 @@ std::shared_ptr<const std::vector<std::vector<int32_t>>> read_bad_words(const Fi
                                                                         const ServedModel& model) {
   const std::vector<std::string> words = fields.strings("bad_words");
   if (words.empty()) return nullptr;
-  const bool usable = std::ranges::all_of(
-      words, [](const std::string& word) { return !word.empty() && word.size() <= kMaxBadWordBytes; });
-  if (words.size() > kMaxBadWords || !usable) {
-    fields.refuse("bad_words", concat("at most ", kMaxBadWords, " strings of 1 to ", kMaxBadWordBytes, " bytes"));
+  const bool short_enough =
+      std::ranges::all_of(words, [](const std::string& word) { return word.size() <= kMaxBadWordBytes; });
+  if (words.size() > kMaxBadWords || !short_enough) {
+    fields.refuse("bad_words", concat("at most ", kMaxBadWords, " strings of at most ", kMaxBadWordBytes, " bytes"));
   }
   auto sequences = std::make_shared<std::vector<std::vector<int32_t>>>();
   for (const std::string& word : words) {
