@@ -181,8 +181,9 @@ ordered_json error_line(const json& id, int32_t choice, int64_t number, const st
   return {{"id", id}, {"index", choice}, {"error", {{"message", message}, {"line", number}}}};
 }
 
-BatchInput::BatchInput(const std::string& path) : path_(path), in_(path, std::ios::binary) {
-  if (!in_ || fs::is_directory(path)) fail(ErrorCode::kNotFound, "--input ", path, ": cannot be read");
+BatchInput::BatchInput(const std::string& path, const std::string& flag)
+    : name_(flag + " " + path), in_(path, std::ios::binary) {
+  if (!in_ || fs::is_directory(path)) fail(ErrorCode::kNotFound, name_, ": cannot be read");
 }
 
 bool BatchInput::next(std::string& line) {
@@ -191,7 +192,7 @@ bool BatchInput::next(std::string& line) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.find_first_not_of(" \t") != std::string::npos) return true;
   }
-  if (in_.bad()) fail(ErrorCode::kNotFound, "--input ", path_, ": cannot be read after line ", number_);
+  if (in_.bad()) fail(ErrorCode::kNotFound, name_, ": cannot be read after line ", number_);
   return false;
 }
 

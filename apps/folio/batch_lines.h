@@ -37,14 +37,14 @@ nlohmann::ordered_json error_line(const nlohmann::json& id, int32_t choice, int6
 // The lines of a file of requests, numbered from 1; empty ones are passed over.
 class BatchInput {
  public:
-  // Throws Error(kNotFound) for what cannot be read.
-  explicit BatchInput(const std::string& path);
+  // Throws Error(kNotFound) for what cannot be read; `flag` names it in messages.
+  explicit BatchInput(const std::string& path, const std::string& flag = "--input");
   // False at the end.
   bool next(std::string& line);
   int64_t number() const { return number_; }
 
  private:
-  std::string path_;
+  std::string name_;  // flag and path
   std::ifstream in_;
   int64_t number_ = 0;
 };

@@ -36,7 +36,7 @@ using Requests = std::vector<std::shared_ptr<Request>>;
 
 Requests read_prompts(const Flags& flags, const ModelFiles& files) {
   Requests requests;
-  BatchInput input(flags.prompts);
+  BatchInput input(flags.prompts, "--prompts");
   for (std::string text; input.next(text);) {
     try {
       const BatchRequest line = batch_request(parse_line(text), flags.generation, files.tokenizer);
@@ -61,7 +61,7 @@ RunnerOptions runner_for(const Flags& flags, const Config& config, const Request
   options.num_speculative_tokens = flags.width;
   options.max_num_seqs = flags.max_num_seqs;
   options.max_head_rows = flags.max_num_seqs * (1 + flags.width);
-  if (options.max_rows < options.max_head_rows || options.max_rows <= flags.max_num_seqs) {
+  if (options.max_rows < options.max_head_rows) {
     fail(ErrorCode::kInvalidArgument, "--max-num-batched-tokens ", options.max_rows, " must hold the ",
          options.max_head_rows, " rows that --max-num-seqs ", flags.max_num_seqs, " requests verify at once");
   }
@@ -74,14 +74,19 @@ RunnerOptions runner_for(const Flags& flags, const Config& config, const Request
 // Says how far it has come on a terminal, and ends on Ctrl-C.
 class Progress {
  public:
+  Progress() = default;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { end(); }
   void operator()(const std::string& what, double done) {
     check_interrupt();
     if (isatty(STDERR_FILENO) == 0 || now_seconds() - shown_ < 0.2) return;
     shown_ = now_seconds();
     std::fprintf(stderr, "\r\033[Kcalibrate: %s, %.0f %%", what.c_str(), 100 * done);
   }
-  void end() const {
+  void end() {
     if (shown_ > 0) std::fprintf(stderr, "\r\033[K");
+    shown_ = 0;
   }
 
  private:
@@ -153,6 +158,7 @@ void print_costs(const StepCosts& costs, const Flags& flags) {
 
 // Found out before minutes of work; what is there stays.
 void check_writable(const std::string& path) {
+  if (std::filesystem::is_directory(path)) fail(ErrorCode::kInvalidArgument, "--out: ", path, " is a directory");
   const std::string part = path + ".part";
   if (!std::ofstream(part)) fail(ErrorCode::kInvalidArgument, "--out: cannot write ", path);
   std::filesystem::remove(part);
@@ -179,7 +185,8 @@ void calibrate(const Flags& flags) {
   const Requests requests = read_prompts(flags, files);
   const RunnerOptions options = runner_for(flags, config, requests);
   const std::string stem = std::filesystem::path(flags.out).replace_extension().string();
-  check_writable(flags.out);
+  const std::string confidences = stem + ".reliability.svg", steps = stem + ".throughput.svg";
+  for (const std::string& path : {flags.out, confidences, steps}) check_writable(path);
   note_default_model(flags.model);
   ModelRunner runner(files, options);
   catch_interrupts();
@@ -195,15 +202,14 @@ void calibrate(const Flags& flags) {
                                    .max_num_seqs = flags.max_num_seqs,
                                    .costs = costs_of(measured, flags),
                                    .temperatures = fitted.temperatures};
+  write_file(confidences, reliability_chart(fitted.before, fitted.after, "Confidences of the draft head"));
+  write_file(steps, throughput_chart(measured, profile.costs.steps_per_second, concat("Steps on ", runner.ops_name())));
+  // Last: where there is a profile, all is there.
   write_file(flags.out, profile_json(profile, evidence(requests, observed, fitted, measured)));
-  write_file(stem + ".reliability.svg",
-             reliability_chart(fitted.before, fitted.after, "Confidences of the draft head"));
-  write_file(stem + ".throughput.svg",
-             throughput_chart(measured, profile.costs.steps_per_second, concat("Steps on ", runner.ops_name())));
   std::printf("%zu answers, %zu blocks of drafts\n", requests.size(), observed.blocks.size());
   print_fit(fitted);
   print_costs(profile.costs, flags);
-  std::printf("%s, %s.reliability.svg and %s.throughput.svg\n", flags.out.c_str(), stem.c_str(), stem.c_str());
+  std::printf("%s, %s and %s\n", flags.out.c_str(), confidences.c_str(), steps.c_str());
 }
 
 }  // namespace

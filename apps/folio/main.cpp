@@ -44,6 +44,16 @@ std::string unknown_argument(const CLI::App& app) {
   return unknown.empty() ? "" : "unexpected argument '" + unknown.front() + "'";
 }
 
+// The names of the command that was given and of its subcommands, each with a space behind it.
+std::string given_command(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    names += at->get_name() + " ";
+  }
+  return names;
+}
+
 void add_commands(CLI::App& app) {
   app.set_version_flag("--version", FOLIO_VERSION);
   app.require_subcommand(1);
@@ -84,7 +94,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const std::string unknown = unknown_argument(app);
     std::fprintf(stderr, "folio: %s (see folio %s--help)\n", unknown.empty() ? error.what() : unknown.c_str(),
-                 app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
+                 given_command(app).c_str());
     return 2;
   }
 }

@@ -37,7 +37,7 @@ class Printer {
                        {"seconds", result.seconds}});
       return;
     }
-    std::printf("%-6s  %-7s  %-30s  %3lld requests, %4lld tokens equal to solo runs, %.2f s\n",
+    std::printf("%-6s  %-15s  %-30s  %3lld requests, %4lld tokens equal to solo runs, %.2f s\n",
                 result.held() ? "ok" : "FAILED", result.mode.c_str(), result.scenario.c_str(),
                 static_cast<long long>(result.requests), static_cast<long long>(result.tokens_compared),
                 result.seconds);
@@ -136,6 +136,7 @@ void add_dspark(CLI::App& validate) {
   flags->speculation.num_tokens_option =
       command->add_option("--num-speculative-tokens", flags->speculation.num_tokens, "Only blocks of so many drafts")
           ->type_name("N")
+          ->check(CLI::Range(1, 64))
           ->default_str("1 to 5");
   command->callback([flags] { run_dspark(*flags); });
 }

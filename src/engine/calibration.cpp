@@ -91,7 +91,7 @@ std::vector<double> fit_temperatures(std::span<const DraftBlock> blocks, int32_t
   std::vector<double> temperatures, before(blocks.size(), 1.0);
   for (int32_t position = 0; position < width; ++position) {
     if (std::ranges::none_of(blocks, [&](const DraftBlock& block) { return block.knows(position); })) {
-      fail(ErrorCode::kInvalidArgument, "nothing was observed of position ", position,
+      fail(ErrorCode::kInvalidArgument, "nothing was observed of position ", position + 1,
            " of a draft: give more prompts, or longer answers");
     }
     temperatures.push_back(best_temperature(blocks, before, position));

@@ -59,26 +59,41 @@ void check_temperatures(const CalibrationProfile& profile, Reasons& reasons) {
   }
 }
 
-// Reads the fields of one object and notes what is wrong with them.
+void check_rates(const CalibrationProfile& profile, Reasons& reasons) {
+  const int64_t rows = int64_t{profile.max_num_seqs} * (profile.draft_width + 1);
+  check_table("sps_table", profile.costs.steps_per_second, rows + 1, 1, reasons);
+}
+
+void check_draft_seconds(const CalibrationProfile& profile, Reasons& reasons) {
+  check_table("draft_seconds", profile.costs.draft_seconds, int64_t{profile.max_num_seqs} + 1, -1, reasons);
+}
+
+// Reads the fields of one object, each of which says whether it could be read, and notes what is wrong with them.
 class Fields {
  public:
   Fields(const Json& object, Reasons& reasons) : object_(object), reasons_(reasons) {}
 
-  void integer(const char* name, int32_t most, int32_t& value) {
+  bool integer(const char* name, int32_t most, int32_t& value) {
     const Json* field = find(name);
-    if (field == nullptr) return;
-    if (field->is_number_integer() && *field >= 1 && *field <= most) {
+    if (field == nullptr) return false;
+    const bool good = field->is_number_integer() && *field >= 1 && *field <= most;
+    if (good) {
       value = field->get<int32_t>();
     } else {
       reasons_.add(name, " is ", field->dump(), " and must be a whole number from 1 to ", most);
     }
+    return good;
   }
-  void numbers(const char* name, std::vector<double>& values) {
+  bool numbers(const char* name, std::vector<double>& values) {
     const Json* field = find(name);
-    if (field == nullptr) return;
+    if (field == nullptr) return false;
     const bool good = field->is_array() && std::ranges::all_of(*field, [](const Json& v) { return v.is_number(); });
-    if (!good) return reasons_.add(name, " must be an array of numbers");
-    values = field->get<std::vector<double>>();
+    if (good) {
+      values = field->get<std::vector<double>>();
+    } else {
+      reasons_.add(name, " must be an array of numbers");
+    }
+    return good;
   }
   void strings(const char* name, std::map<std::string, std::string>& values) {
     const Json* field = find(name);
@@ -109,13 +124,16 @@ CalibrationProfile read_fields(const Json& document, Reasons& reasons) {
   CalibrationProfile profile;
   Fields fields(document, reasons);
   fields.strings("identity", profile.identity);
-  fields.integer("draft_width", kMaxWidth, profile.draft_width);
-  fields.integer("max_num_seqs", kMaxSeqs, profile.max_num_seqs);
-  fields.numbers("sps_table", profile.costs.steps_per_second);
-  fields.numbers("draft_seconds", profile.costs.draft_seconds);
-  fields.numbers("sts_temperatures", profile.temperatures);
+  const bool width = fields.integer("draft_width", kMaxWidth, profile.draft_width);
+  const bool seqs = fields.integer("max_num_seqs", kMaxSeqs, profile.max_num_seqs);
+  const bool rates = fields.numbers("sps_table", profile.costs.steps_per_second);
+  const bool drafts = fields.numbers("draft_seconds", profile.costs.draft_seconds);
+  const bool temperatures = fields.numbers("sts_temperatures", profile.temperatures);
   fields.unknown({"version", "identity", "draft_width", "max_num_seqs", "sps_table", "draft_seconds",
                   "sts_temperatures", "evidence"});
+  if (width && temperatures) check_temperatures(profile, reasons);
+  if (width && seqs && rates) check_rates(profile, reasons);
+  if (seqs && drafts) check_draft_seconds(profile, reasons);
   return profile;
 }
 
@@ -123,10 +141,9 @@ CalibrationProfile read_fields(const Json& document, Reasons& reasons) {
 
 std::optional<std::string> profile_refusal(const CalibrationProfile& profile) {
   Reasons reasons;
-  const int64_t rows = int64_t{profile.max_num_seqs} * (profile.draft_width + 1);
   check_temperatures(profile, reasons);
-  check_table("sps_table", profile.costs.steps_per_second, rows + 1, 1, reasons);
-  check_table("draft_seconds", profile.costs.draft_seconds, int64_t{profile.max_num_seqs} + 1, -1, reasons);
+  check_rates(profile, reasons);
+  check_draft_seconds(profile, reasons);
   return reasons.result();
 }
 
@@ -174,9 +191,6 @@ CalibrationProfile parse_profile(std::string_view json, const std::string& origi
   }
   Reasons reasons;
   CalibrationProfile profile = read_fields(document, reasons);
-  if (reasons.empty()) {
-    if (const auto refusal = profile_refusal(profile)) reasons.add(*refusal);
-  }
   if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, origin, ": ", *reasons.result());
   return profile;
 }

@@ -136,6 +136,9 @@ TEST(CalibrationProfile, NamesEveryReasonAtOnce) {
   json["sps_table"][0] = -1;
   json["draft_seconds"] = {1};
   expect_refused(json, {"sts_temperatures[4]", "sps_table[0]", "draft_seconds has 1"});
+  json["draft_width"] = 0;
+  json["colour"] = "red";
+  expect_refused(json, {"draft_width is 0", "`colour`", "draft_seconds has 1"});
 }
 
 TEST(CalibrationProfile, HoldsForItsOwnIdentityAlone) {

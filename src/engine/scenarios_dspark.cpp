@@ -91,7 +91,7 @@ void mixed_stochastic(Scene& scene) {
     hot.choices = 2;
     s.engine().submit(std::move(cool));
     s.engine().submit(std::move(hot));
-    while (!s.engine().core().empty()) {
+    for (int steps = 0; !s.engine().core().empty() && steps < 4000; ++steps) {
       step(s);
       s.engine().core().scheduler().reverse_running();
     }

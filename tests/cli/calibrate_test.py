@@ -115,7 +115,7 @@ class Calibrate(CommandTest):
         self.refused(*calibrate, "--prompts", self.prompts, "--num-speculative-tokens", 6, says="block of 5")
         self.refused(*calibrate, "--prompts", self.prompts, "--max-num-seqs", 4000, says="--max-num-batched-tokens 2048")
         short = self.path("short.jsonl", '{"tokens": [5, 6], "max_tokens": 2}\n')
-        self.refused(*calibrate, "--prompts", short, says="nothing was observed of position")
+        self.refused(*calibrate, "--prompts", short, says="nothing was observed of position 1 of")
         kept = self.path("kept.json", "an older profile")
         self.refused("calibrate", "--model", self.model, "--out", kept, "--prompts", short, says="nothing was observed")
         with open(kept, encoding="utf-8") as f:
@@ -123,6 +123,12 @@ class Calibrate(CommandTest):
         self.refused("calibrate", "--model", self.model, "--out", self.path("no/where.json"), "--prompts", self.prompts,
                      says="cannot write")
         self.assertFalse(os.path.exists(self.path("none.json")))
+        self.refused("calibrate", "--model", self.model, "--out", self.scratch.name, "--prompts", self.prompts,
+                     says="is a directory")
+        os.mkdir(self.path("chart.throughput.svg"))
+        self.refused("calibrate", "--model", self.model, "--out", self.path("chart.json"), "--prompts", self.prompts,
+                     says="chart.throughput.svg is a directory")
+        self.refused(*calibrate, "--prompts", self.path("nope"), says=["--prompts", "nope: cannot be read"])
 
     def test_interrupted(self):
         out = self.path("interrupted.json")

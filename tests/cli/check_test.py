@@ -83,6 +83,8 @@ class Checks(CommandTest):
         self.refused("validate", "dspark", "--model", self.model, "--only", "nothing", says="--only nothing")
         self.refused("validate", "dspark", "--model", self.model, "--num-speculative-tokens", 6,
                      says="must be from 1 to the model's block of 5")
+        self.refused("validate", "dspark", "--model", self.model, "--num-speculative-tokens", 0,
+                     says=["--num-speculative-tokens", "see folio validate dspark --help"])
         self.refused("bench", "speculation", "--model", self.model, "--spec-decode-acceptance-length", 9,
                      says="must be from 1 to 6, one more than the model's block")
         self.refused("fuzz", "schedule", "--model", self.path("gone"), says="gone")
