@@ -25,7 +25,6 @@
 namespace folio {
 namespace {
 
-constexpr int kInterruptedStatus = 130;
 constexpr size_t kMaxLineBytes = size_t{1} << 28;
 // Choices that the engine has at once: enough to keep it busy, little enough for a file of any length.
 constexpr int64_t kMostAtOnce = 1024;
@@ -241,8 +240,8 @@ class Batch {
         static_cast<long long>(totals_.cached_tokens), static_cast<long long>(totals_.hits),
         static_cast<long long>(totals_.tokens), seconds, static_cast<double>(totals_.tokens) / seconds,
         static_cast<long long>(stats.preempted));
-    if (stats.speculation.verifications > 0) {
-      std::fprintf(stderr, "speculation: %s\n", speculation_summary(stats.speculation).c_str());
+    if (const std::string summary = speculation_summary(stats.speculation); !summary.empty()) {
+      std::fprintf(stderr, "speculation: %s\n", summary.c_str());
     }
     if (!flags_.verbose) return;
     std::fprintf(stderr, "%lld steps, %.0f us of host time each; %lld prefill rows, %lld decode rows\n",
@@ -295,7 +294,7 @@ void batch(const Flags& flags) {
   Engine engine(runner, setup.engine);
   Batch work(flags, files, engine, results, output);
   work.run();
-  if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
+  check_interrupt();
   if (work.failed()) throw CLI::RuntimeError(1);
 }
 

@@ -32,12 +32,11 @@ struct Flags {
   bool json = false;
 };
 
-constexpr int kInterruptedStatus = 130;
 constexpr int64_t kPreemptedAnswer = 24;  // tokens: enough for a preemption behind any verification
 
 void run_all(EngineCore& core) {
   while (!core.empty()) {
-    if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
+    check_interrupt();
     core.step();
   }
 }
@@ -119,6 +118,7 @@ void bench_engine(const Flags& flags) {
   options.num_speculative_tokens = speculative_tokens(flags.speculation);
   options.max_head_rows = most * (1 + options.num_speculative_tokens);
   options.max_model_len = context_length(files.checkpoint.config(), flags.long_prompt + 1);
+  make_geometry(options, files.checkpoint.config());  // refuses sizes of a PAGE that cannot be
   const int64_t tokens = std::max(most * (flags.prompt + flags.answer + 256), 2 * flags.long_prompt);
   options.pages = static_cast<int32_t>(tokens / options.block_size + 2 * most);
   EngineConfig config;

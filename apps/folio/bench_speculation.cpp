@@ -329,6 +329,7 @@ void bench_speculation(const Flags& flags) {
   const auto widest = static_cast<int32_t>(config.dspark_block_size);
   options.num_speculative_tokens = widest;
   options.max_num_seqs = std::ranges::max(flags.requests);
+  make_geometry(options, config);  // refuses sizes of a PAGE that cannot be
   Profile profile = load_profile(flags.speculation, files, options, kCoverageNames);
   Engines engines(files, flags);
   catch_interrupts();

@@ -22,8 +22,6 @@
 namespace folio {
 namespace {
 
-constexpr int kInterruptedStatus = 130;
-
 constexpr const char* kHelp =
     "/help           this\n"
     "/reset          forget the conversation, but not the system message\n"

@@ -10,11 +10,6 @@
 namespace folio {
 namespace {
 
-Geometry make_geometry(const RunnerOptions& options, const Config& config) {
-  return Geometry(geometry_inputs(config, make_topology(config), options.block_size, options.cache_format,
-                                  options.num_speculative_tokens));
-}
-
 // The mean accepted length that the flags force; 0: none.
 double forced_length(const SpeculationFlags& flags) {
   if (*flags.acceptance_length_option && *flags.acceptance_rate_option) {
@@ -26,6 +21,11 @@ double forced_length(const SpeculationFlags& flags) {
 }
 
 }  // namespace
+
+Geometry make_geometry(const RunnerOptions& options, const Config& config) {
+  return Geometry(geometry_inputs(config, make_topology(config), options.block_size, options.cache_format,
+                                  options.num_speculative_tokens));
+}
 
 void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   const std::string group = "Engine";

@@ -61,6 +61,9 @@ struct EngineSetup {
 // What the parsed flags of model and engine mean for a model. Throws Error(kInvalidArgument, kUnsupported, kNotFound).
 EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, const ModelFiles& files);
 
+// The cache layout of the flags of a model. Throws Error(kInvalidArgument): a block size that cannot be.
+Geometry make_geometry(const RunnerOptions& options, const Config& config);
+
 // Throws Error(kInvalidArgument) with every reason why the setup cannot work; reads no weight.
 void check_setup(const EngineSetup& setup, const Config& config);
 

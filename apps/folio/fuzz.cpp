@@ -18,7 +18,6 @@
 namespace folio {
 namespace {
 
-constexpr int kInterruptedStatus = 130;
 constexpr size_t kMostFindings = 100;
 
 struct Flags {
@@ -99,7 +98,7 @@ void fuzz_schedule(const Flags& flags) {
   const double seconds = now_seconds() - start;
   flags.json ? print_json(flags, report, seconds) : print_summary(report, seconds);
   if (!report.ok()) throw CLI::RuntimeError(1);
-  if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
+  check_interrupt();
 }
 
 struct LoadFlags {
@@ -149,7 +148,7 @@ void load(const LoadFlags& flags) {
   const LoadReport report = fuzz_load(files, options, interrupted);
   flags.json ? print_load_json(report) : print_load(report);
   if (!report.ok()) throw CLI::RuntimeError(1);
-  if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
+  check_interrupt();
 }
 
 void add_load(CLI::App& fuzz) {

@@ -72,7 +72,6 @@ void release_interrupts() {
 bool interrupted() { return seen != 0; }
 
 void check_interrupt() {
-  constexpr int kInterruptedStatus = 128 + SIGINT;
   if (interrupted()) throw CLI::RuntimeError(kInterruptedStatus);
 }
 

@@ -3,6 +3,9 @@
 
 namespace folio {
 
+// Exit status of a command that was interrupted: 128 and the number of SIGINT.
+constexpr int kInterruptedStatus = 130;
+
 // From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.
 void catch_interrupts();
 

@@ -23,7 +23,6 @@ namespace folio {
 namespace {
 
 constexpr size_t kMaxPromptBytes = size_t{1} << 28;
-constexpr int kInterruptedStatus = 130;
 constexpr int32_t kMostHeadRows = 256;  // of a step that gives log-probabilities of a prompt
 
 struct Flags {

@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "engine/engine.h"
 #include "engine_flags.h"
+#include "interrupt.h"
 #include "model_flags.h"
 #include "server/http_server.h"
 #include "server/service.h"
@@ -18,7 +19,6 @@
 namespace folio {
 namespace {
 
-constexpr int kInterruptedStatus = 130;
 constexpr const char* kKeyVariable = "FOLIO_API_KEY";
 // Choices that the engine takes beyond those that the server lets in: it counts one as finished a little later.
 constexpr int64_t kEngineSlack = 4096;
