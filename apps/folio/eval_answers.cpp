@@ -88,7 +88,7 @@ nlohmann::ordered_json eval_formats(const EvalContext& context) {
     if (!arguments.is_object()) continue;
     ++parses;
     const nlohmann::json& expected = called.questions[i]->expected;
-    if (answer.calls[0].name != expected.at("name") || keys(arguments) != keys(expected.at("arguments"))) continue;
+    if (expected.at("name") != answer.calls[0].name || keys(arguments) != keys(expected.at("arguments"))) continue;
     ++right;
     exact += arguments == expected.at("arguments") ? 1 : 0;
   }
@@ -105,7 +105,7 @@ nlohmann::ordered_json eval_formats(const EvalContext& context) {
   for (size_t i = 0; i < written.answers.size(); ++i) {
     const nlohmann::ordered_json value = parsed(written.answers[i].content);
     valid += value.is_null() ? 0 : 1;
-    with_keys += value.is_object() && keys(value) == written.questions[i]->expected.at("keys") ? 1 : 0;
+    with_keys += value.is_object() && written.questions[i]->expected.at("keys") == keys(value) ? 1 : 0;
   }
   const size_t objects = written.answers.size();
   std::printf("JSON answers          %zu held-out prompts\n", objects);
