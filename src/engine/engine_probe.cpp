@@ -38,7 +38,7 @@ bool EngineProbe::drain(int most_steps) {
   return true;
 }
 
-const Answer& EngineProbe::answer(RequestId id, int32_t choice) const {
+const RecordedAnswer& EngineProbe::answer(RequestId id, int32_t choice) const {
   return sent_[static_cast<size_t>(id)].sink->answer(choice);
 }
 

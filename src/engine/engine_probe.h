@@ -25,7 +25,7 @@ class EngineProbe {
   EngineCore& core() { return core_; }
   const RunRecorder& recorder() const { return recorder_; }
   const std::vector<SentRequest>& sent() const { return sent_; }
-  const Answer& answer(RequestId id, int32_t choice = 0) const;
+  const RecordedAnswer& answer(RequestId id, int32_t choice = 0) const;
   // The choice as the engine sees it; null once it is forgotten.
   RequestState* state(RequestId id, int32_t choice = 0);
   // What a slot remembers, as the steps so far have left it.

@@ -11,7 +11,7 @@ namespace {
 
 bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
-bool ended(const Answer& answer) {
+bool ended(const RecordedAnswer& answer) {
   return answer.reason == FinishReason::kStop || answer.reason == FinishReason::kLength;
 }
 
@@ -55,7 +55,7 @@ void AnswerCheck::check(const std::vector<SentRequest>& sent) {
 }
 
 void AnswerCheck::check_request(const SentRequest& sent, int32_t choice) {
-  const Answer& answer = sent.sink->answer(choice);
+  const RecordedAnswer& answer = sent.sink->answer(choice);
   const auto runs = recorder_.runs_of(sent.id, choice);
   const auto differs = [&](const auto&... parts) {
     differences_.push_back(concat("request ", sent.id, " choice ", choice, ": ", parts...));
@@ -81,7 +81,7 @@ void AnswerCheck::check_request(const SentRequest& sent, int32_t choice) {
 void AnswerCheck::check_run(const SentRequest& sent, size_t index) {
   const RunRecord& run = recorder_.runs()[index];
   const Request& request = *sent.request;
-  const Answer& answer = sent.sink->answer(run.choice);
+  const RecordedAnswer& answer = sent.sink->answer(run.choice);
   const auto runs = recorder_.runs_of(run.id, run.choice);
   const bool last = runs.back() == index;
   const int64_t prompt = std::ssize(request.prompt), known = std::ssize(run.tokens), before = known - prompt;
@@ -132,7 +132,7 @@ void AnswerCheck::check_run(const SentRequest& sent, size_t index) {
 void AnswerCheck::check_tokens(const SentRequest& sent, size_t index, const SoloResult& alone) {
   const RunRecord& run = recorder_.runs()[index];
   const Request& request = *sent.request;
-  const Answer& answer = sent.sink->answer(run.choice);
+  const RecordedAnswer& answer = sent.sink->answer(run.choice);
   const auto runs = recorder_.runs_of(run.id, run.choice);
   const bool last = runs.back() == index;
   const auto differs = [&](const auto&... parts) { differences_.push_back(concat(name(run), ": ", parts...)); };

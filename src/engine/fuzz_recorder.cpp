@@ -7,7 +7,7 @@
 namespace folio {
 
 void AnswerRecorder::on_token(int32_t choice, const TokenOutput& token) {
-  Answer& answer = answers_[static_cast<size_t>(choice)];
+  RecordedAnswer& answer = answers_[static_cast<size_t>(choice)];
   talked_on_ = talked_on_ || answer.finishes > 0;
   answer.tokens.push_back(token.id);
   answer.logprobs.push_back(token.logprob);
@@ -24,7 +24,7 @@ void AnswerRecorder::on_prompt_logprobs(std::span<const TokenOutput> tokens) {
 }
 
 void AnswerRecorder::on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) {
-  Answer& answer = answers_[static_cast<size_t>(choice)];
+  RecordedAnswer& answer = answers_[static_cast<size_t>(choice)];
   answer.reason = reason;
   answer.usage = usage;
   answer.message = message;
@@ -32,7 +32,7 @@ void AnswerRecorder::on_finish(int32_t choice, FinishReason reason, const Usage&
 }
 
 bool AnswerRecorder::finished() const {
-  return std::ranges::all_of(answers_, [](const Answer& answer) { return answer.finishes > 0; });
+  return std::ranges::all_of(answers_, [](const RecordedAnswer& answer) { return answer.finishes > 0; });
 }
 
 void RunRecorder::admitted(const RequestState& state) {

@@ -11,7 +11,7 @@
 
 namespace folio {
 
-struct Answer {
+struct RecordedAnswer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   std::vector<TopLogprob> top;  // as many for each as the request asks for
@@ -29,7 +29,7 @@ class AnswerRecorder final : public Sink {
   void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) override;
   void on_prompt_logprobs(std::span<const TokenOutput> tokens) override;
 
-  const Answer& answer(int32_t choice) const { return answers_[static_cast<size_t>(choice)]; }
+  const RecordedAnswer& answer(int32_t choice) const { return answers_[static_cast<size_t>(choice)]; }
   int32_t choices() const { return static_cast<int32_t>(answers_.size()); }
   const std::vector<float>& prompt_logprobs() const { return prompt_logprobs_; }
   const std::vector<TopLogprob>& prompt_top() const { return prompt_top_; }
@@ -38,7 +38,7 @@ class AnswerRecorder final : public Sink {
   bool talked_on() const { return talked_on_; }
 
  private:
-  std::vector<Answer> answers_;
+  std::vector<RecordedAnswer> answers_;
   std::vector<float> prompt_logprobs_;
   std::vector<TopLogprob> prompt_top_;
   bool talked_on_ = false;

@@ -148,7 +148,7 @@ class Trial {
     }
     for (const SentRequest& sent : probe_.sent()) {
       for (int32_t choice = 0; choice < sent.sink->choices(); ++choice) {
-        const Answer& answer = sent.sink->answer(choice);
+        const RecordedAnswer& answer = sent.sink->answer(choice);
         if (choice > 0 && !answer.tokens.empty()) ++met_["siblings"];
         if (answer.reason == FinishReason::kStop) ++met_["stopped"];
         if (answer.reason == FinishReason::kStop &&

@@ -66,6 +66,9 @@ class Scene {
   std::unique_ptr<EngineProbe> probe_;
 };
 
+// Plays on an engine with one step in flight and on one with two.
+void for_each_depth(Scene& scene, void (*play)(Scene&));
+
 struct Scenario {
   const char* name;
   void (*play)(Scene&);

@@ -6,15 +6,6 @@
 namespace folio {
 namespace {
 
-void for_each_depth(Scene& scene, void (*play)(Scene&)) {
-  for (const int32_t depth : {1, 2}) {
-    scene.engine_config().depth = depth;
-    scene.start();
-    play(scene);
-    scene.finish();
-  }
-}
-
 // The lengths at and beside every multiple of a page, of the window and of the ratio near those.
 std::vector<int64_t> border_lengths(const Scene& scene) {
   std::vector<int64_t> lengths = {1, 2, 3, 4};
@@ -65,7 +56,7 @@ void output_limits(Scene& scene) {
     for (int64_t most = 1; most <= s.block() + 1; most += most < 4 ? 1 : s.block() - 4) {
       const RequestId id = s.engine().submit(s.request(s.prompt(s.block() - 2, 53), most));
       s.engine().drain();
-      const Answer& answer = s.engine().answer(id);
+      const RecordedAnswer& answer = s.engine().answer(id);
       s.expect(std::ssize(answer.tokens) == most && answer.reason == FinishReason::kLength, answer.tokens.size(),
                " tokens of ", most);
     }
@@ -95,7 +86,7 @@ void stop_on_page_edge(Scene& scene) {
       }
       const RequestId id = s.engine().submit(request);
       s.engine().drain();
-      const Answer& answer = s.engine().answer(id);
+      const RecordedAnswer& answer = s.engine().answer(id);
       s.expect(answer.reason == FinishReason::kStop && answer.tokens.size() == kAt + 1, answer.tokens.size(),
                " tokens, ends as ", finish_reason_name(answer.reason));
     }
@@ -113,7 +104,7 @@ void eos_on_page_edge(Scene& scene) {
       request.ignore_eos = true;
       const RequestId ignored = s.engine().submit(request);
       s.engine().drain();
-      const Answer& answer = s.engine().answer(id);
+      const RecordedAnswer& answer = s.engine().answer(id);
       s.expect(answer.reason == FinishReason::kStop && answer.tokens == std::vector<int32_t>{s.eos()}, "ends as ",
                finish_reason_name(answer.reason), " with ", answer.tokens.size(), " tokens");
       s.expect(s.engine().answer(ignored).tokens.size() == 10, "the end of sentence was not ignored");

@@ -23,9 +23,15 @@ void step(Scene& scene) {
   }
 }
 
-void drain(Scene& scene) {
-  for (int steps = 0; !scene.engine().core().empty() && steps < 4000; ++steps) step(scene);
+// Takes turns, each of which makes a step, until no request is left.
+template <typename Turn>
+void drain(Scene& scene, Turn turn) {
+  for (int steps = 0; !scene.engine().core().empty() && steps < 4000; ++steps) turn();
   scene.expect(scene.engine().core().empty(), "the requests do not end");
+}
+
+void drain(Scene& scene) {
+  drain(scene, [&] { step(scene); });
 }
 
 template <typename Condition>
@@ -46,7 +52,7 @@ void step_past_verification(Scene& scene, RequestId id) {
   });
 }
 
-void for_each_depth(Scene& scene, void (*play)(Scene&)) {
+void speculate_at_each_depth(Scene& scene, void (*play)(Scene&)) {
   for (const int32_t depth : {1, 2}) {
     scene.engine_config().depth = depth;
     scene.start();
@@ -83,7 +89,7 @@ void draft_rightly(Scene& scene, RequestId id, const std::vector<int32_t>& answe
 }
 
 void mixed_stochastic(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     Request cool = s.request(s.prompt(s.block() + 1, 70), 32), hot = s.request(s.prompt(2 * s.block() + 1, 71), 32);
     cool.sampling = {.temperature = 0.6f, .top_k = 20, .top_p = 0.9f, .seed = 5};
     hot.sampling = {.temperature = 1.1f, .seed = 6};
@@ -101,7 +107,7 @@ void mixed_stochastic(Scene& scene) {
 
 // Verifications of other lengths beside each other and one after the other: none, all, fewer, more.
 void varying_verify_lengths(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     for (uint64_t i = 0; i < 3; ++i) {
       s.engine().submit(sampling(s.request(s.prompt(s.block() + 3 * static_cast<int64_t>(i), 72 + i), 60), i));
     }
@@ -127,7 +133,7 @@ void varying_verify_lengths(Scene& scene) {
 // Too few rows for everybody's drafts.
 void few_rows(Scene& scene) {
   scene.engine_config().max_num_batched_tokens = scene.engine_config().max_num_seqs + 2;
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     for (uint64_t i = 0; i < 4; ++i) s.engine().submit(s.request(s.prompt(5 + static_cast<int64_t>(i), 75 + i), 30));
   });
 }
@@ -147,7 +153,7 @@ void preempt(Scene& scene, RequestId id, bool lose) {
 // As soon as its prefill is done.
 template <bool lose>
 void preempt_after_prefill(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     const RequestId id = s.engine().submit(s.request(s.prompt(2 * s.block() + 1, 77), 24));
     step_to(s, "a token", [&] { return told(s, id) >= 1; });
     preempt(s, id, lose);
@@ -157,7 +163,7 @@ void preempt_after_prefill(Scene& scene) {
 // Right after a verification gave it tokens.
 template <bool lose>
 void preempt_after_verify(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     const RequestId id = s.engine().submit(sampling(s.request(s.prompt(2 * s.block() + 1, 78), 24), 3));
     step_past_verification(s, id);
     preempt(s, id, lose);
@@ -166,8 +172,8 @@ void preempt_after_verify(Scene& scene) {
 
 // The same prompt again, twice at once, then one that goes on from the answer: blocks that verifications filled are
 // found.
-void prefix_fork(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+void speculating_fork(Scene& scene) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     const auto prompt = s.prompt(2 * s.block() + 1, 79);
     const RequestId first = s.engine().submit(s.request(prompt, 2 * s.block()));
     drain(s);
@@ -192,7 +198,7 @@ void prefix_fork(Scene& scene) {
 // The victim is cancelled in the step after its prefill, or when a verification has given it tokens.
 template <bool after_verify>
 void abort_beside_a_survivor(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     const RequestId survivor = s.engine().submit(s.request(s.prompt(s.block() + 1, 81), 24));
     const RequestId victim = s.engine().submit(s.request(s.prompt(s.block() + 3, 82), 3 * s.block()));
     if (after_verify) {
@@ -211,15 +217,15 @@ void abort_beside_a_survivor(Scene& scene) {
 // blocks of drafts that are all right.
 void slot_reuse_and_cap(Scene& scene) {
   scene.engine_config().max_num_seqs = 1;
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     for (int64_t most = 1; most <= 9; ++most) {
       const Request request = s.request(s.prompt(s.block() + most, 83), most);
       const std::vector<int32_t> answer = s.alone(request).tokens;
       const RequestId id = s.engine().submit(request);
-      while (!s.engine().core().empty()) {
+      drain(s, [&] {
         draft_rightly(s, id, answer);
         step(s);
-      }
+      });
       s.expect(
           std::ssize(s.engine().answer(id).tokens) == most && s.engine().answer(id).reason == FinishReason::kLength,
           told(s, id), " tokens of ", most);
@@ -235,11 +241,11 @@ void slot_reuse_and_cap(Scene& scene) {
 void end_inside(Scene& scene, const Request& request, const std::vector<int32_t>& answer, size_t place) {
   const RequestId id = scene.engine().submit(request);
   const RequestId beside = scene.engine().submit(scene.request(scene.prompt(9, 85), 24));
-  while (!scene.engine().core().empty()) {
+  drain(scene, [&] {
     draft_rightly(scene, id, answer);
     step(scene);
-  }
-  const Answer& got = scene.engine().answer(id);
+  });
+  const RecordedAnswer& got = scene.engine().answer(id);
   scene.expect(got.reason == FinishReason::kStop && got.tokens.size() == place + 1, "ends as ",
                finish_reason_name(got.reason), " after ", got.tokens.size(), " tokens instead of ", place + 1);
   scene.expect(got.usage.accepted_tokens >= static_cast<int64_t>(place), "the block was not accepted");
@@ -250,7 +256,7 @@ void end_inside(Scene& scene, const Request& request, const std::vector<int32_t>
 size_t inside(const Scene& scene) { return static_cast<size_t>((scene.num_speculative_tokens() + 1) / 2); }
 
 void stop_inside_block(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     const size_t place = inside(s);
     Request request = sampling(s.request(s.prompt(s.block() + 2, 86), 48), 0);
     std::vector<int32_t> answer;
@@ -266,7 +272,7 @@ void stop_inside_block(Scene& scene) {
 }
 
 void eos_inside_block(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     const size_t place = inside(s);
     Request request = s.request(s.prompt(s.block() + 2, 87), 48);
     request.ignore_eos = false;
@@ -281,7 +287,7 @@ void eos_inside_block(Scene& scene) {
 // Rules that follow the tokens, and a policy that masks and stops, are those of a plain run at every row of a
 // verification.
 void rules_that_follow_tokens(Scene& scene) {
-  for_each_depth(scene, [](Scene& s) {
+  speculate_at_each_depth(scene, [](Scene& s) {
     Request request = sampling(s.request(s.prompt(s.block(), 88), 40), 4);
     request.repetition_penalty = 1.2f;
     request.frequency_penalty = 0.4f;
@@ -350,7 +356,7 @@ void accept_counts(Scene& scene) {
       answers.push_back(scene.alone(request).tokens);
       scene.engine().submit(std::move(request));
     }
-    while (!scene.engine().core().empty()) {
+    drain(scene, [&] {
       struct Expected {
         RequestId id;
         int64_t position;
@@ -370,13 +376,13 @@ void accept_counts(Scene& scene) {
         }
       }
       step(scene);
-      if (scene.engine_config().depth != 1) continue;
+      if (scene.engine_config().depth != 1) return;
       for (const Expected& e : expected) {
         const auto accepted = static_cast<int32_t>(told(scene, e.id) - e.told) - 1;
         scene.expect(accepted == e.right, accepted, " drafts accepted of ", e.right, " right ones at ", e.position);
         if (accepted == e.right) met.count(e.position, accepted);
       }
-    }
+    });
     scene.finish();
   }
   scene.expect(met.missing() == 0, met.missing(), " numbers of accepted drafts at some position never came");
@@ -392,7 +398,7 @@ std::vector<Scenario> dspark_scenarios() {
           {"preempt-after-prefill-lost", preempt_after_prefill<true>},
           {"preempt-after-verify", preempt_after_verify<false>},
           {"preempt-after-verify-lost", preempt_after_verify<true>},
-          {"prefix-fork", prefix_fork},
+          {"prefix-fork", speculating_fork},
           {"abort-and-survivor", abort_beside_a_survivor<false>},
           {"abort-after-verify", abort_beside_a_survivor<true>},
           {"slot-reuse-and-cap", slot_reuse_and_cap},

@@ -4,15 +4,6 @@
 namespace folio {
 namespace {
 
-void for_each_depth(Scene& scene, void (*play)(Scene&)) {
-  for (const int32_t depth : {1, 2}) {
-    scene.engine_config().depth = depth;
-    scene.start();
-    play(scene);
-    scene.finish();
-  }
-}
-
 // Two prompts in chunks, the running requests in another order after every step.
 void chunked_batched_reorder(Scene& scene) {
   scene.engine_config().long_prefill_token_threshold = static_cast<int32_t>(scene.block() + 2);

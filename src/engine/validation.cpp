@@ -91,6 +91,15 @@ SoloResult Scene::alone(const Request& request) {
   return solo_.run(run);
 }
 
+void for_each_depth(Scene& scene, void (*play)(Scene&)) {
+  for (const int32_t depth : {1, 2}) {
+    scene.engine_config().depth = depth;
+    scene.start();
+    play(scene);
+    scene.finish();
+  }
+}
+
 namespace {
 
 void play(const std::vector<Scenario>& scenarios, const ModelFiles& files, const ValidationOptions& options, bool exact,

@@ -142,7 +142,7 @@ std::vector<Request> all_kinds() {
 }
 
 TEST(RatioAcceptance, AnAnswerDoesNotDependOnTheCompany) {
-  std::vector<Answer> alone;
+  std::vector<RecordedAnswer> alone;
   for (Request& one : all_kinds()) {
     Speculating engine(Acceptance::kRatio);
     engine->submit(std::move(one));
@@ -157,7 +157,7 @@ TEST(RatioAcceptance, AnAnswerDoesNotDependOnTheCompany) {
   }
   together->drain();
   for (size_t i = 0; i < alone.size(); ++i) {
-    const Answer& answer = together->answer(i);
+    const RecordedAnswer& answer = together->answer(i);
     EXPECT_EQ(answer.tokens, alone[i].tokens) << i;
     EXPECT_EQ(answer.logprobs, alone[i].logprobs) << i;
     EXPECT_EQ(answer.usage.accepted_tokens, alone[i].usage.accepted_tokens) << i;
@@ -188,7 +188,7 @@ TEST(RatioAcceptance, LogprobsAreTheModels) {
   one.exact = true;
   engine->submit(one);
   engine->drain();
-  const Answer& answer = engine->answer(0);
+  const RecordedAnswer& answer = engine->answer(0);
   EXPECT_GT(answer.usage.accepted_tokens, 0);
   Request whole = one;
   whole.prompt.insert(whole.prompt.end(), answer.tokens.begin(), answer.tokens.end());
