@@ -177,6 +177,10 @@ TEST(IdPool, HandsOutEveryIdOnce) {
   EXPECT_EQ(pool.available(), 1);
   EXPECT_EQ(pool.allocate(), 1);
   EXPECT_DEATH(pool.release(7), "id 7");
+  pool.reset();
+  EXPECT_EQ(pool.available(), 3);
+  EXPECT_EQ(pool.allocate(), 0);
+  EXPECT_DEATH(pool.release(1), "id 1");
 }
 
 }  // namespace

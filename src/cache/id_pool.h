@@ -13,9 +13,7 @@ class IdPool {
  public:
   // Ids 0 .. count-1, all free; the lowest free id is handed out first after construction, the last returned first
   // later.
-  explicit IdPool(int32_t count) : used_(static_cast<size_t>(count), false) {
-    for (int32_t id = count - 1; id >= 0; --id) free_.push_back(id);
-  }
+  explicit IdPool(int32_t count) : used_(static_cast<size_t>(count)) { reset(); }
 
   int32_t capacity() const { return static_cast<int32_t>(used_.size()); }
   int32_t available() const { return static_cast<int32_t>(free_.size()); }
@@ -32,6 +30,12 @@ class IdPool {
     FOLIO_CHECK(id >= 0 && id < capacity() && used_[static_cast<size_t>(id)], "id ", id);
     used_[static_cast<size_t>(id)] = false;
     free_.push_back(id);
+  }
+  // As after construction: whoever had ids has them no more.
+  void reset() {
+    used_.assign(used_.size(), false);
+    free_.clear();
+    for (int32_t id = capacity() - 1; id >= 0; --id) free_.push_back(id);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "cache/page_pool.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -8,8 +9,16 @@ namespace folio {
 
 PagePool::PagePool(Device& device, const Geometry& geometry, int32_t pages)
     : pages_(static_cast<size_t>(pages)), memory_(device, pages * geometry.page_bytes()) {
-  vacant_.reserve(pages_.size());
-  for (int32_t page = pages - 1; page >= 0; --page) vacant_.push_back(page);
+  reset();
+}
+
+void PagePool::reset() {
+  std::ranges::fill(pages_, Page{});
+  vacant_.resize(pages_.size());
+  std::iota(vacant_.rbegin(), vacant_.rend(), 0);
+  unit_counts_.clear();
+  cached_ = units_ = 0;
+  oldest_ = newest_ = -1;
 }
 
 PagePool::Page& PagePool::at(int32_t page) {

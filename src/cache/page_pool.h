@@ -90,6 +90,9 @@ class PagePool {
   // Returns all units of `owner`, in any order, as vacant pages.
   void release_units(UnitOwner owner, std::span<const int32_t> units);
 
+  // Makes every page vacant, as after construction, and tells no hook: whoever had pages has them no more.
+  void reset();
+
  private:
   enum class State : uint8_t { kVacant, kCached, kUsed, kUnit };
   struct Page {

@@ -193,6 +193,23 @@ TEST(PagePool, TheHookMayReleaseUnits) {
   pool.release_units(2, second);
 }
 
+TEST(PagePool, ResetForgetsWhoeverHasPages) {
+  Pool pool(6);
+  bool told = false;
+  pool.set_eviction_hook([&](int32_t) { told = true; });
+  pool.set_discard_hook([&](int32_t) { told = true; });
+  const int32_t cached = pool.cache_one(), used = pool.allocate().value();
+  pool.publish(used);
+  ASSERT_TRUE(pool.allocate_units(7, 3));
+  pool.reset();
+  EXPECT_FALSE(told);
+  EXPECT_EQ(pool.vacant(), 6);
+  EXPECT_EQ(pool.cached() + pool.units() + pool.in_use(), 0);
+  EXPECT_FALSE(pool.published(cached) || pool.published(used));
+  ASSERT_TRUE(pool.allocate_units(7, 2));
+  for (int32_t page = 2; page < 6; ++page) EXPECT_EQ(pool.allocate(), page);
+}
+
 TEST(PagePoolDeathTest, MisuseStops) {
   Pool pool(4);
   const int32_t page = pool.allocate().value();

@@ -37,7 +37,11 @@ BlockManager::BlockManager(Device& device, const Geometry& geometry, PagePool& p
   pages_.set_discard_hook([this](int32_t page) { copies_.poison_page(page); });
 }
 
-BlockManager::~BlockManager() { pages_.set_discard_hook(nullptr); }
+BlockManager::~BlockManager() {
+  pages_.set_discard_hook(nullptr);
+  pages_.reset();
+  states_.ids().reset();
+}
 
 std::optional<std::string> BlockManager::refusal(const RequestState& state) const {
   const int64_t needed = geometry_.pages_for(std::ssize(state.tokens) + 1);

@@ -33,7 +33,8 @@ class BlockManager {
     int64_t paused_lost = 0;  // it was given up, or pages before it were: they run again what they had run
   };
 
-  // All must outlive it. `history_tokens`: how far back n-grams look.
+  // All must outlive it. Pages and slots are all free when it begins, and again when it ends. `history_tokens`: how far
+  // back n-grams look.
   BlockManager(Device& device, const Geometry& geometry, PagePool& pages, StatePool& states, const EngineConfig& config,
                int32_t history_tokens);
   BlockManager(const BlockManager&) = delete;

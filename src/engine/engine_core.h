@@ -19,8 +19,9 @@ class EngineCore {
     double verify_seconds = 0;  // of run_seconds: steps that verified drafts
   };
 
-  // `runner` must outlive it, with room for the configuration's rows, requests and steps; abort_all() gives back what
-  // requests hold there. Throws Error(kInvalidArgument) with every reason why the configuration cannot work.
+  // `runner` must outlive it, with room for the configuration's rows, requests and steps, and serves one core at a
+  // time; what is unfinished when the core ends is forgotten, its sinks hear nothing more. Throws
+  // Error(kInvalidArgument) with every reason why the configuration cannot work.
   EngineCore(ModelRunner& runner, const EngineConfig& config);
 
   // Throws Error(kInvalidArgument) where check_request does.

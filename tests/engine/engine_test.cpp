@@ -297,6 +297,31 @@ TEST(Engine, ShutdownAborts) {
   EXPECT_THROW(engine.submit(make_request({5}, 1, sinks[0])), Error);
 }
 
+// As commands do that are interrupted, and tests that fail.
+TEST(EngineCore, ARunnerServesAnotherAfterOneThatEndsAtWork) {
+  ModelRunner runner(files(), runner_options());
+  const std::vector<int32_t> prompt = prompt_of(31, 70);
+  const auto forgotten = std::make_shared<Recorder>();
+  {
+    EngineCore core(runner, engine_config());
+    core.submit(0, make_request(prompt, 40, forgotten));
+    core.submit(1, make_request(prompt_of(32, 66), 40, std::make_shared<Recorder>()));
+    while (forgotten->tokens[0].size() < 4) core.step();
+    ASSERT_TRUE(core.scheduler().preempt_youngest());
+    core.step();
+    ASSERT_GT(core.blocks().images().stats().kept, 0);
+  }
+  EXPECT_EQ(forgotten->finishes, 0);
+  EngineCore core(runner, engine_config());
+  EXPECT_TRUE(core.blocks().idle());
+  EXPECT_EQ(core.blocks().pages().vacant(), runner.options().pages);
+  const auto sink = std::make_shared<Recorder>();
+  core.submit(0, make_request(prompt, 12, sink));
+  while (!core.empty()) core.step();
+  EXPECT_EQ(sink->usage.cached_tokens, 0);
+  EXPECT_EQ(sink->tokens[0], solo(prompt, 12));
+}
+
 TEST(Engine, SinkMayCancel) {
   ModelRunner runner(files(), runner_options());
   Engine engine(runner, engine_config());
