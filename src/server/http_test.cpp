@@ -99,6 +99,27 @@ TEST(ResponseStore, KeepsTheLast) {
   EXPECT_NE(store.find("c"), nullptr);
 }
 
+TEST(ResponseStore, FindsTheItemsOfWhatItKeeps) {
+  const auto response = [](const char* item, const char* text) {
+    return StoredResponse{.messages = {},
+                          .body = "",
+                          .items = {Json::parse(concat(R"({"id": ")", item, R"(", "text": ")", text, "\"}"))}};
+  };
+  ResponseStore store(2, 1000);
+  store.put("a", response("item-a", "1"));
+  store.put("b", response("item-b", "2"));
+  ASSERT_TRUE(store.find_item("item-a"));
+  EXPECT_EQ(*store.find_item("item-a")->find("text")->string(), "1");
+  store.put("c", response("item-c", "3"));
+  EXPECT_FALSE(store.find_item("item-a"));
+  EXPECT_TRUE(store.find_item("item-b"));
+  store.put("b", response("item-d", "4"));
+  EXPECT_FALSE(store.find_item("item-b"));
+  EXPECT_TRUE(store.find_item("item-c"));
+  store.erase("b");
+  EXPECT_FALSE(store.find_item("item-d"));
+}
+
 TEST(TokenPolicies, AChainForbidsWhatOneForbids) {
   const auto policy = chain_policies({nullptr, std::make_shared<AllowedIdsPolicy>(id_bits({1, 2, 70}, 100)),
                                       std::make_shared<AllowedIdsPolicy>(id_bits({2, 3, 70}, 100))});

@@ -38,12 +38,15 @@ class ResponseStore {
     std::shared_ptr<const StoredResponse> response;
     size_t bytes = 0;
   };
+  using Entries = std::unordered_map<std::string, Entry>;
+  void drop(Entries::iterator entry);
   void drop_oldest();
 
   const size_t max_responses_, max_bytes_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_;
-  std::deque<std::string> order_;  // oldest first; may name erased ones
+  Entries entries_;
+  std::unordered_map<std::string, const Json*> items_;  // of all entries, by id
+  std::deque<std::string> order_;                       // oldest first; may name erased ones
   size_t bytes_ = 0;
 };
 
