@@ -19,7 +19,6 @@ namespace {
 
 constexpr float kEmbeddingScale = 0.7f;
 constexpr float kMarkovEmbeddingScale = 0.5f;
-constexpr int64_t kTile = 32;
 
 // Standard deviation of a projection as a multiple of fan_in^-0.5, by the end of its name, first match. Sublayer
 // outputs are kept small against the residual streams, as in the released model: otherwise one flipped rounding in an

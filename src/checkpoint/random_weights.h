@@ -15,6 +15,8 @@
 
 namespace folio {
 
+constexpr int64_t kTile = 32;  // values in a row, and rows of an FP8 matrix, that share a scale
+
 // Deterministic tensors: each value depends on (seed, tensor name, position) alone. LM head and Markov head share a
 // fixed random successor map v -> next(v), which makes target and draft agree often.
 class RandomWeights {

@@ -37,7 +37,6 @@ struct Task {
 };
 
 constexpr int64_t kTaskElements = 1 << 18;
-constexpr int64_t kTile = 32;
 
 bool is_checkpoint_file(const std::string& name) {
   return name == "config.json" || name == "tokenizer.json" || name == "model.safetensors.index.json" ||

@@ -13,7 +13,6 @@ using dsml::Match;
 using dsml::Tag;
 using Npos = std::string_view;
 
-constexpr size_t kMaxName = 256;  // bytes; a longer one is no name
 constexpr std::string_view kTypeBegin = "\" string=\"";
 constexpr std::string_view kTypeTrue = "true\">";
 constexpr std::string_view kTypeFalse = "false\">";
@@ -125,8 +124,8 @@ bool CallParser::calls() {
 bool CallParser::name() {
   const std::string_view text = rest();
   const size_t end = text.find_first_of("\"\n");
-  if (end == Npos::npos && text.size() <= kMaxName) return false;
-  if (end > kMaxName || text[end] == '\n') {
+  if (end == Npos::npos && text.size() <= kMaxToolName) return false;
+  if (end > kMaxToolName || text[end] == '\n') {
     enter(State::kCalls);
     return true;
   }

@@ -19,6 +19,9 @@ class FieldError : public Error {
   std::string field_;
 };
 
+// The name of an element of a field: "messages[2]".
+inline std::string element_of(const std::string& field, size_t index) { return concat(field, "[", index, "]"); }
+
 template <typename... Parts>
 [[noreturn]] void fail_field(const std::string& field, const Parts&... parts) {
   throw FieldError(field, concat(parts...));

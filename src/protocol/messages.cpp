@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kTasks = {"action", "query", "authority", "domain", "title", "read_url"};
 
-std::string at(const std::string& field, size_t index) { return concat(field, "[", index, "]"); }
-
 // A member that is there and not null.
 const Json* given(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
@@ -88,7 +86,7 @@ std::vector<ContentPart> parse_content(const Json* content, const std::string& f
   std::vector<ContentPart> parts;
   parts.reserve(content->array()->size());
   for (size_t i = 0; i < content->array()->size(); ++i) {
-    parts.push_back(parse_part((*content->array())[i], at(field, i)));
+    parts.push_back(parse_part((*content->array())[i], element_of(field, i)));
   }
   return parts;
 }
@@ -132,7 +130,7 @@ std::vector<ToolCall> parse_calls(const Json& message, const std::string& field)
     const std::string place = field + ".tool_calls";
     if (calls->array() == nullptr) fail_field(place, "must be an array, not ", calls->type_name());
     for (size_t i = 0; i < calls->array()->size(); ++i) {
-      parsed.push_back(parse_call((*calls->array())[i], at(place, i)));
+      parsed.push_back(parse_call((*calls->array())[i], element_of(place, i)));
     }
   } else if (const Json* call = given(message, "function_call")) {
     parsed.push_back(parse_call(*call, field + ".function_call"));
@@ -207,8 +205,8 @@ std::vector<Message> parse_messages(const Json& messages, DeveloperRole develope
   parsed.reserve(messages.array()->size());
   for (size_t i = 0; i < messages.array()->size(); ++i) {
     const Json& message = (*messages.array())[i];
-    parsed.push_back(parse_message(message, developer, at(field, i)));
-    const bool prefix = message.object() != nullptr && flag_of(message, "prefix", at(field, i));
+    parsed.push_back(parse_message(message, developer, element_of(field, i)));
+    const bool prefix = message.object() != nullptr && flag_of(message, "prefix", element_of(field, i));
     if (prefix && i + 1 == messages.array()->size()) parsed.back().open = parsed.back().role == Role::kAssistant;
   }
   return parsed;

@@ -7,10 +7,6 @@
 namespace folio {
 namespace {
 
-constexpr size_t kMaxName = 256;  // bytes; the parser of answers reads no longer ones
-
-std::string at(const std::string& field, size_t index) { return concat(field, "[", index, "]"); }
-
 // A "namespace" field: its name, and its description where it is an object that has one.
 struct Namespace {
   std::string name, description;
@@ -29,7 +25,8 @@ Namespace parse_namespace(const Json* value, const std::string& field) {
 
 void check_name(const std::string& name, const std::string& field) {
   if (name.empty()) fail_field(field, "must not be empty");
-  if (name.size() > kMaxName) fail_field(field, "has ", name.size(), " bytes; at most ", kMaxName, " are allowed");
+  if (name.size() > kMaxToolName)
+    fail_field(field, "has ", name.size(), " bytes; at most ", kMaxToolName, " are allowed");
   const bool bad = std::any_of(name.begin(), name.end(), [](char c) {
     return c == '"' || c == '<' || c == '>' || static_cast<unsigned char>(c) < 0x20;
   });
@@ -135,7 +132,8 @@ std::vector<Tool> parse_tools(const Json& tools, const std::string& field) {
   std::vector<Tool> parsed;
   if (tools.is_null()) return parsed;
   if (tools.array() == nullptr) fail_field(field, "must be an array, not ", tools.type_name());
-  for (size_t i = 0; i < tools.array()->size(); ++i) parsed.push_back(parse_tool((*tools.array())[i], at(field, i)));
+  for (size_t i = 0; i < tools.array()->size(); ++i)
+    parsed.push_back(parse_tool((*tools.array())[i], element_of(field, i)));
   return parsed;
 }
 

@@ -1,6 +1,7 @@
 // Tool definitions of a request and their schemas (protocol spec 2.4).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "protocol/json.h"
 
 namespace folio {
+
+constexpr size_t kMaxToolName = 256;  // bytes
 
 struct Tool {
   std::string name;  // qualified when it has a namespace: "math::add"

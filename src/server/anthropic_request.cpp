@@ -14,12 +14,6 @@ namespace {
 // A hash of each request that Claude Code puts in front of its prompt; it would defeat the prefix cache.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
-ContentPart text_part(std::string text) {
-  ContentPart part;
-  part.text = std::move(text);
-  return part;
-}
-
 ContentPart image_part(const Fields& block) {
   ContentPart part;
   part.kind = ContentPart::Kind::kImage;
@@ -45,7 +39,7 @@ std::string document_text(const Fields& block) {
 std::vector<ContentPart> read_parts(const Json& content, const std::string& name) {
   std::vector<ContentPart> parts;
   if (const std::string* text = content.string()) {
-    parts.push_back(text_part(*text));
+    parts.push_back({.text = *text});
     return parts;
   }
   if (content.array() == nullptr)
@@ -54,11 +48,11 @@ std::vector<ContentPart> read_parts(const Json& content, const std::string& name
     const Fields block((*content.array())[i], concat(name, "[", i, "]"));
     const std::string type = block.string("type").value_or("");
     if (type == "text") {
-      parts.push_back(text_part(block.string("text").value_or("")));
+      parts.push_back({.text = block.string("text").value_or("")});
     } else if (type == "image") {
       parts.push_back(image_part(block));
     } else if (type == "document") {
-      parts.push_back(text_part(document_text(block)));
+      parts.push_back({.text = document_text(block)});
     } else {
       block.refuse("type", "text, image, document, tool_use, tool_result or thinking in its place");
     }
@@ -100,7 +94,7 @@ void read_assistant(const Fields& message, const Json& content, std::vector<Mess
   assistant.role = Role::kAssistant;
   const std::string name = message.path("content");
   if (const std::string* text = content.string()) {
-    assistant.content.push_back(text_part(*text));
+    assistant.content.push_back({.text = *text});
   } else if (content.array() == nullptr) {
     message.refuse("content", "a string or an array of blocks");
   } else {
@@ -108,7 +102,7 @@ void read_assistant(const Fields& message, const Json& content, std::vector<Mess
       const Fields block((*content.array())[i], concat(name, "[", i, "]"));
       const std::string type = block.string("type").value_or("");
       if (type == "text") {
-        assistant.content.push_back(text_part(block.string("text").value_or("")));
+        assistant.content.push_back({.text = block.string("text").value_or("")});
       } else if (type == "thinking") {
         assistant.reasoning += block.string("thinking").value_or("");
       } else if (type == "tool_use") {
@@ -180,7 +174,7 @@ std::vector<Tool> read_tools(const Fields& fields) {
   return parse_tools(Json(std::move(functions)));
 }
 
-void read_tool_choice(const Fields& fields, ChatRequest& chat) {
+void read_anthropic_tool_choice(const Fields& fields, ChatRequest& chat) {
   const Json* choice = fields.object("tool_choice");
   if (choice == nullptr) return;
   const Fields values(*choice, "tool_choice");
@@ -224,7 +218,7 @@ ChatRequest read_chat(const Fields& fields, const ServedModel& model) {
   chat.messages = read_messages(fields);
   chat.tools = read_tools(fields);
   chat.thinking = model.thinking;
-  read_tool_choice(fields, chat);
+  read_anthropic_tool_choice(fields, chat);
   read_thinking(fields, chat);
   // An assistant's turn at the end is the beginning of the answer.
   const Message& last = chat.messages.back();

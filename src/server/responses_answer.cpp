@@ -2,12 +2,11 @@
 
 #include "base/error.h"
 #include "server/event_stream.h"
+#include "server/responses_items.h"
 #include "server/usage_json.h"
 
 namespace folio {
 namespace {
-
-constexpr std::string_view kFreeText = "input";  // the argument of a custom tool
 
 std::string_view part_event(bool reasoning, bool begins) {
   if (reasoning) return begins ? "response.reasoning_part.added" : "response.reasoning_part.done";

@@ -6,28 +6,19 @@
 namespace folio {
 namespace {
 
-// The argument of a custom tool.
-constexpr const char* kFreeText = "input";
-
-ContentPart text_part(std::string text) {
-  ContentPart part;
-  part.text = std::move(text);
-  return part;
-}
-
 // A string, or a list of input_text, output_text, refusal and input_image.
 std::vector<ContentPart> read_content(const Json* content, const std::string& name) {
   std::vector<ContentPart> parts;
   if (content == nullptr || content->is_null()) return parts;
-  if (const std::string* text = content->string()) return {text_part(*text)};
+  if (const std::string* text = content->string()) return {{.text = *text}};
   if (content->array() == nullptr) throw ApiError(400, concat("`", name, "` must be a string or an array."), name);
   for (size_t i = 0; i < content->array()->size(); ++i) {
     const Fields part((*content->array())[i], concat(name, "[", i, "]"));
     const std::string type = part.string("type").value_or("");
     if (type == "input_text" || type == "output_text" || type == "text") {
-      parts.push_back(text_part(part.string("text").value_or("")));
+      parts.push_back({.text = part.string("text").value_or("")});
     } else if (type == "refusal") {
-      parts.push_back(text_part(part.string("refusal").value_or("")));
+      parts.push_back({.text = part.string("refusal").value_or("")});
     } else if (type == "input_image") {
       ContentPart image;
       image.kind = ContentPart::Kind::kImage;

@@ -16,6 +16,8 @@ namespace folio {
 void read_input(const Json& input, DeveloperRole developer, const ResponseStore& stored,
                 std::vector<Message>& messages);
 
+constexpr const char* kFreeText = "input";  // the argument of a custom tool
+
 struct ResponseTools {
   std::vector<Tool> tools;
   std::set<std::string> custom;  // names of those that take one free text

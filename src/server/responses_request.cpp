@@ -12,7 +12,7 @@
 namespace folio {
 namespace {
 
-void read_tool_choice(const Fields& fields, ChatRequest& chat) {
+void read_response_tool_choice(const Fields& fields, ChatRequest& chat) {
   const Json* choice = fields.find("tool_choice");
   if (choice == nullptr) return;
   std::string word;
@@ -101,7 +101,7 @@ Generation read_responses(const Json& body, const ApiContext& context) {
   ResponseTools tools = read_response_tools(fields);
   chat.tools = std::move(tools.tools);
   options.custom_tools = std::move(tools.custom);
-  read_tool_choice(fields, chat);
+  read_response_tool_choice(fields, chat);
   read_reasoning(fields, context.model, chat);
   if (const Json* text = fields.object("text")) {
     if (const Json* format = Fields(*text, "text").object("format")) {

@@ -10,8 +10,7 @@
 namespace folio::cpu {
 namespace {
 
-constexpr int64_t kTileOutputs = 32;        // a multiple of the FP8 tile: scales are per 32 outputs
-constexpr int64_t kSerialElements = 16384;  // less work than this is not worth waking a thread for
+constexpr int64_t kTileOutputs = 32;  // a multiple of the FP8 tile: scales are per 32 outputs
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 

@@ -17,6 +17,8 @@
 
 namespace folio::cpu {
 
+constexpr int64_t kSerialElements = 16384;  // less work than this is not worth waking a thread for
+
 // A matrix as the kernels take it.
 struct Matrix {
   Format format = Format::kBf16;

@@ -14,8 +14,7 @@
 namespace folio::cpu {
 namespace {
 
-constexpr int64_t kSerialElements = 16384;  // less work than this is not worth waking a thread for
-constexpr int64_t kMixRows = 6;             // rows that meet the projection of a mix together
+constexpr int64_t kMixRows = 6;  // rows that meet the projection of a mix together
 
 int64_t rows_per_task(int64_t elements_per_row) { return std::max<int64_t>(1, kSerialElements / elements_per_row); }
 
