@@ -246,6 +246,31 @@ TEST_P(AcceptanceLaw, AWrongDistributionOfTheDraftsIsSeen) {
   EXPECT_GT(chi.value, 3 * chi.bound);
 }
 
+struct Sampled {
+  int32_t id = -1;
+  float logprob = 0;
+  TopLogprob top{};  // the most likely id, if the rules ask for it
+};
+
+// What is drawn at one position.
+Sampled sample_one(Ops& ops, const SampleRow& row, const SamplingParams& params, const SampleLists& lists) {
+  const int32_t head = 0, position = 9;
+  Sampled sampled;
+  std::vector<TopLogprob> top(kMaxTopLogprobs);
+  ops.sample({.logits = row.logits.data(),
+              .vocab = kVocab,
+              .num_rows = 1,
+              .head_rows = &head,
+              .positions = &position,
+              .params = &params,
+              .lists = lists,
+              .sampled = &sampled.id,
+              .logprobs = &sampled.logprob,
+              .top = top.data()});
+  sampled.top = top[0];
+  return sampled;
+}
+
 // A draft that may not come is never taken, whatever its probability.
 TEST_P(AcceptanceLaw, AMaskedDraftIsRejected) {
   std::unique_ptr<Ops> ops = GetParam() == "ref" ? make_reference_ops() : make_cpu_ops({.isa = GetParam()});
@@ -256,24 +281,12 @@ TEST_P(AcceptanceLaw, AMaskedDraftIsRejected) {
   const LogitRules rules{.mask = 0, .top = 1, .draft = 4, .first_candidate = 0, .num_candidates = 1};
   std::vector<int64_t> counts(kVocab);
   for (uint64_t seed = 0; seed < 5000; ++seed) {
-    const SamplingParams params{.temperature = 1, .seed = seed};
-    const int32_t head = 0, position = 9;
-    int32_t sampled = -1;
-    float logprob = 0;
-    std::vector<TopLogprob> top(kMaxTopLogprobs);
-    ops->sample({.logits = row.logits.data(),
-                 .vocab = kVocab,
-                 .num_rows = 1,
-                 .head_rows = &head,
-                 .positions = &position,
-                 .params = &params,
-                 .lists = {.rules = &rules, .bitsets = &mask, .bitset_words = 1, .candidates = certain.data()},
-                 .sampled = &sampled,
-                 .logprobs = &logprob,
-                 .top = top.data()});
-    ++counts[static_cast<size_t>(sampled)];
-    if (sampled != top[0].id) continue;
-    EXPECT_EQ(logprob, top[0].logprob) << "of the unmodified logits";
+    const Sampled got =
+        sample_one(*ops, row, {.temperature = 1, .seed = seed},
+                   {.rules = &rules, .bitsets = &mask, .bitset_words = 1, .candidates = certain.data()});
+    ++counts[static_cast<size_t>(got.id)];
+    if (got.id != got.top.id) continue;
+    EXPECT_EQ(got.logprob, got.top.logprob) << "of the unmodified logits";
   }
   SampleRow masked = row;
   masked.banned = {4};
@@ -289,20 +302,8 @@ TEST(Acceptance, GreedyRowsIgnoreTheDraft) {
   const auto best = std::max_element(row.logits.begin(), row.logits.end()) - row.logits.begin();
   const std::vector<DraftCandidate> certain = {{.id = 4, .probability = 1}};
   const LogitRules rules{.draft = 4, .num_candidates = 1};
-  const SamplingParams params{.temperature = 0};
-  const int32_t head = 0, position = 9;
-  int32_t sampled = -1;
-  float logprob = 0;
-  ops->sample({.logits = row.logits.data(),
-               .vocab = kVocab,
-               .num_rows = 1,
-               .head_rows = &head,
-               .positions = &position,
-               .params = &params,
-               .lists = {.rules = &rules, .candidates = certain.data()},
-               .sampled = &sampled,
-               .logprobs = &logprob});
-  EXPECT_EQ(sampled, best);
+  const Sampled got = sample_one(*ops, row, {.temperature = 0}, {.rules = &rules, .candidates = certain.data()});
+  EXPECT_EQ(got.id, best);
 }
 
 std::vector<std::string> backends() { return {"ref", test_isas().back()}; }
