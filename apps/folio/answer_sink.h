@@ -5,12 +5,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "engine/request.h"
-#include "token_logprobs.h"
+#include "kept_answer.h"
 
 namespace folio {
 
@@ -25,13 +22,11 @@ class AnswerSink final : public Sink {
 
   void on_prompt_logprobs(std::span<const TokenOutput> tokens) override {
     const std::lock_guard lock(mutex_);
-    for (const TokenOutput& token : tokens) prompt_logprobs_.push_back(TokenLogprob::kept(token));
+    kept_.on_prompt_logprobs(tokens);
   }
-  void on_token(int32_t, const TokenOutput& token) override {
+  void on_token(int32_t choice, const TokenOutput& token) override {
     const std::lock_guard lock(mutex_);
-    logprobs_.push_back(TokenLogprob::kept(token));
-    last_token_ = now_seconds();
-    if (first_token_ == 0) first_token_ = last_token_;
+    kept_.on_token(choice, token);
     news_.tokens.push_back(token.id);
     changed_.notify_one();
   }
@@ -40,11 +35,9 @@ class AnswerSink final : public Sink {
     news_.prefilled = done;
     changed_.notify_one();
   }
-  void on_finish(int32_t, FinishReason reason, const Usage& usage, const std::string& message) override {
+  void on_finish(int32_t choice, FinishReason reason, const Usage& usage, const std::string& message) override {
     const std::lock_guard lock(mutex_);
-    reason_ = reason;
-    usage_ = usage;
-    message_ = message;
+    kept_.on_finish(choice, reason, usage, message);
     news_.finished = true;
     changed_.notify_one();
   }
@@ -61,24 +54,14 @@ class AnswerSink final : public Sink {
   }
 
   // When it is finished.
-  const std::vector<TokenLogprob>& logprobs() const { return logprobs_; }
-  const std::vector<TokenLogprob>& prompt_logprobs() const { return prompt_logprobs_; }
-  FinishReason reason() const { return reason_; }
-  const Usage& usage() const { return usage_; }
-  const std::string& message() const { return message_; }
-  double first_token() const { return first_token_; }  // on the clock of now_seconds(); 0: there is none
-  double last_token() const { return last_token_; }
+  const KeptAnswer& answer() const { return kept_.answer; }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   News news_;
-  std::vector<TokenLogprob> logprobs_, prompt_logprobs_;
+  AnswerKeeper kept_;
   int64_t seen_ = 0;
-  FinishReason reason_ = FinishReason::kAbort;
-  Usage usage_;
-  std::string message_;
-  double first_token_ = 0, last_token_ = 0;
 };
 
 }  // namespace folio

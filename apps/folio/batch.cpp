@@ -29,7 +29,7 @@ constexpr size_t kMaxLineBytes = size_t{1} << 28;
 // Choices that the engine has at once: enough to keep it busy, little enough for a file of any length.
 constexpr int64_t kMostAtOnce = 1024;
 
-struct Flags {
+struct BatchFlags {
   ModelFlags model;
   EngineFlags engine;
   GenerationFlags generation;
@@ -113,7 +113,7 @@ struct Totals {
 
 class Batch {
  public:
-  Batch(const Flags& flags, const ModelFiles& files, Engine& engine, Results& results, BatchOutput& output)
+  Batch(const BatchFlags& flags, const ModelFiles& files, Engine& engine, Results& results, BatchOutput& output)
       : flags_(flags), files_(files), engine_(engine), results_(results), output_(output), input_(flags.input) {
     totals_.lines = count_lines(flags.input);
   }
@@ -258,7 +258,7 @@ class Batch {
     std::fprintf(stderr, "%.2f s in the model, %.2f s in the draft head\n", stats.run_seconds, stats.draft_seconds);
   }
 
-  const Flags& flags_;
+  const BatchFlags& flags_;
   const ModelFiles& files_;
   Engine& engine_;
   Results& results_;
@@ -272,7 +272,7 @@ class Batch {
   double start_ = 0, shown_ = 0;
 };
 
-void batch(const Flags& flags) {
+void batch(const BatchFlags& flags) {
   const StopStrings checked(flags.generation.stops);
   std::error_code ignored;
   if (std::filesystem::equivalent(flags.input, flags.output, ignored)) {
@@ -313,7 +313,7 @@ void add_batch(CLI::App& app) {
       "when "
       "a line could not be answered.\n"
       "Example: folio batch --input questions.jsonl --output answers.jsonl --max-tokens 64");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<BatchFlags>();
   command->add_option("--input", flags->input, "Requests, one JSON object a line")->type_name("F.jsonl")->required();
   command->add_option("--output", flags->output, "Results, one JSON object a line")->type_name("F.jsonl")->required();
   command->add_flag("--verbose", flags->verbose, "Print what the memory holds, and more about the engine");

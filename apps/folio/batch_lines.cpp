@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "checkpoint/json.h"
+#include "json_line.h"
 
 namespace folio {
 namespace {
@@ -29,10 +30,8 @@ template <typename... Parts>
   fail(ErrorCode::kInvalidArgument, parts...);
 }
 
-std::string dump(const auto& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 // Sets `value` from field `name` if the line has it; null counts as not there.
-void read(const json& line, const char* name, const char* what, auto is_one, auto&& take) {
+void read_field(const json& line, const char* name, const char* what, auto is_one, auto&& take) {
   const auto field = line.find(name);
   if (field == line.end() || field->is_null()) return;
   if (!is_one(*field)) refuse("\"", name, "\" must be ", what);
@@ -49,18 +48,18 @@ bool is_int32(const json& value) {
 }
 
 void read_number(const json& line, const char* name, float& value) {
-  read(
+  read_field(
       line, name, "a number", [](const json& j) { return j.is_number(); },
       [&](const json& j) { value = j.get<float>(); });
 }
 void read_int(const json& line, const char* name, int32_t& value) {
-  read(line, name, "an integer", is_int32, [&](const json& j) { value = j.get<int32_t>(); });
+  read_field(line, name, "an integer", is_int32, [&](const json& j) { value = j.get<int32_t>(); });
 }
 void read_int64(const json& line, const char* name, int64_t& value) {
-  read(line, name, "an integer", is_int, [&](const json& j) { value = j.get<int64_t>(); });
+  read_field(line, name, "an integer", is_int, [&](const json& j) { value = j.get<int64_t>(); });
 }
 void read_flag(const json& line, const char* name, bool& value) {
-  read(
+  read_field(
       line, name, "true or false", [](const json& j) { return j.is_boolean(); },
       [&](const json& j) { value = j.get<bool>(); });
 }
@@ -69,11 +68,12 @@ std::vector<int32_t> read_prompt(const json& line, const Tokenizer& tokenizer) {
   std::vector<int32_t> prompt;
   const auto has = [&](const char* name) { return line.contains(name) && !line[name].is_null(); };
   if (has("prompt") == has("tokens")) refuse("give either \"prompt\" or \"tokens\"");
-  read(
+  read_field(
       line, "prompt", "a string", [](const json& j) { return j.is_string(); },
       [&](const json& j) { prompt = tokenizer.encode(j.get_ref<const std::string&>()); });
   const auto is_ids = [](const json& j) { return j.is_array() && std::all_of(j.begin(), j.end(), is_int32); };
-  read(line, "tokens", "an array of token ids", is_ids, [&](const json& j) { prompt = j.get<std::vector<int32_t>>(); });
+  read_field(line, "tokens", "an array of token ids", is_ids,
+             [&](const json& j) { prompt = j.get<std::vector<int32_t>>(); });
   return prompt;
 }
 
@@ -84,7 +84,7 @@ std::vector<std::string> read_stops(const json& line, const std::vector<std::str
   const auto is_stops = [&](const json& j) {
     return is_text(j) || (j.is_array() && j.size() <= kMaxStops && std::all_of(j.begin(), j.end(), is_text));
   };
-  read(line, "stop", "a string or an array of at most 64 strings", is_stops, [&](const json& j) {
+  read_field(line, "stop", "a string or an array of at most 64 strings", is_stops, [&](const json& j) {
     if (is_text(j)) {
       stops = {j.get<std::string>()};
     } else {
@@ -99,13 +99,13 @@ void read_logit_bias(const json& line, std::vector<LogitDelta>& bias) {
   const auto is_bias = [](const json& j) {
     return j.is_object() && std::all_of(j.begin(), j.end(), [](const json& delta) { return delta.is_number(); });
   };
-  read(line, "logit_bias", "an object of numbers by token id", is_bias, [&](const json& j) {
+  read_field(line, "logit_bias", "an object of numbers by token id", is_bias, [&](const json& j) {
     bias.clear();
     for (const auto& [name, delta] : j.items()) {
       int32_t id = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
       if (error != std::errc() || end != name.data() + name.size()) {
-        refuse("\"logit_bias\" has ", dump(json(name)), ", which is no token id");
+        refuse("\"logit_bias\" has ", json_line(json(name)), ", which is no token id");
       }
       bias.push_back({.id = id, .delta = delta.get<float>()});
     }
@@ -128,12 +128,13 @@ json parse_line(std::string_view text) {
 BatchRequest batch_request(const json& line, const GenerationFlags& defaults, const Tokenizer& tokenizer) {
   for (const auto& [name, value] : line.items()) {
     if (std::find(kFields.begin(), kFields.end(), name) == kFields.end()) {
-      refuse("unknown field ", dump(json(name)), ": fields are id, prompt or tokens, max_tokens, temperature, top_p, ",
+      refuse("unknown field ", json_line(json(name)),
+             ": fields are id, prompt or tokens, max_tokens, temperature, top_p, ",
              "top_k, min_p, seed, repetition_penalty, frequency_penalty, presence_penalty, logit_bias, min_tokens, ",
              "logprobs, stop, ignore_eos, n and exact");
     }
   }
-  read(
+  read_field(
       line, "id", "a string or an integer", [](const json& j) { return j.is_string() || is_int(j); },
       [](const json&) {});
   BatchRequest batch{.request = std::make_shared<Request>(), .stops = read_stops(line, defaults.stops)};
@@ -146,7 +147,7 @@ BatchRequest batch_request(const json& line, const GenerationFlags& defaults, co
   read_number(line, "top_p", request.sampling.top_p);
   read_int(line, "top_k", request.sampling.top_k);
   read_number(line, "min_p", request.sampling.min_p);
-  read(
+  read_field(
       line, "seed", "an integer from 0 on", [](const json& j) { return j.is_number_unsigned(); },
       [&](const json& j) { request.sampling.seed = j.get<uint64_t>(); });
   read_number(line, "repetition_penalty", request.repetition_penalty);
@@ -196,7 +197,7 @@ bool BatchInput::next(std::string& line) {
   return false;
 }
 
-std::string BatchOutput::key(const json& id, int32_t choice) { return concat(choice, " ", dump(id)); }
+std::string BatchOutput::key(const json& id, int32_t choice) { return concat(choice, " ", json_line(id)); }
 
 BatchOutput::BatchOutput(const std::string& path) : path_(path) {
   read_results();
@@ -247,7 +248,7 @@ void BatchOutput::read_results() {
 }
 
 void BatchOutput::write(const ordered_json& line) {
-  const std::string text = dump(line) + '\n';
+  const std::string text = json_line(line) + '\n';
   if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) {
     refuse("--output ", path_, ": cannot write: ", std::strerror(errno));
   }

@@ -27,7 +27,7 @@ struct Flags {
   int64_t requests = 0;
   double event_interval_ms = 0;
   Workload load;
-  LoadOptions options;
+  ServeLoadOptions options;
   std::string chart;
   bool json = false;
 };

@@ -33,8 +33,8 @@ constexpr const char* kHelp =
     "A line that ends with \\ goes on in the next. Ctrl-C ends the answer. Put a space before a message that begins "
     "with /.";
 
-struct Flags {
-  Flags() { generation.sampling.temperature = 1, generation.max_tokens = 4096; }
+struct ChatFlags {
+  ChatFlags() { generation.sampling.temperature = 1, generation.max_tokens = 4096; }
 
   ModelFlags model;
   EngineFlags engine;
@@ -47,7 +47,7 @@ struct Flags {
 // One conversation with an engine.
 class Chat {
  public:
-  Chat(const Flags& flags, const Tokenizer& tokenizer, Engine& engine)
+  Chat(const ChatFlags& flags, const Tokenizer& tokenizer, Engine& engine)
       : flags_(flags),
         tokenizer_(tokenizer),
         engine_(engine),
@@ -188,11 +188,11 @@ class Chat {
       request->sink = sink;
       const double begin = now_seconds();
       const ParsedAnswer parsed = follow(engine_.submit(request), *sink, options);
-      if (sink->reason() == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, sink->message());
-      if (sink->reason() == FinishReason::kError) fail(ErrorCode::kInternal, sink->message());
+      if (sink->answer().reason == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, sink->answer().message);
+      if (sink->answer().reason == FinishReason::kError) fail(ErrorCode::kInternal, sink->answer().message);
       report(*sink, begin);
       remember(parsed);
-      return sink->reason() != FinishReason::kAbort || reader_.interactive();
+      return sink->answer().reason != FinishReason::kAbort || reader_.interactive();
     } catch (const Error& error) {
       messages_.pop_back();
       if (!reader_.interactive()) throw;
@@ -217,7 +217,7 @@ class Chat {
       finished = news.finished;
       if (!finished && take_interrupt()) engine_.cancel(id);
     }
-    reader.finish(sink.reason() == FinishReason::kStop ? AnswerEnd::kStop : AnswerEnd::kLength, deltas);
+    reader.finish(sink.answer().reason == FinishReason::kStop ? AnswerEnd::kStop : AnswerEnd::kLength, deltas);
     show();
     screen_.end_answer();
     take_interrupt();  // one that came too late has nothing left to end
@@ -241,13 +241,13 @@ class Chat {
   }
 
   void report(const AnswerSink& sink, double begin) const {
-    const Usage& usage = sink.usage();
-    const double first = sink.first_token() - begin;
-    const double seconds = sink.last_token() - sink.first_token();
+    const Usage& usage = sink.answer().usage;
+    const double first = sink.answer().first_token - begin;
+    const double seconds = sink.answer().last_token - sink.answer().first_token;
     const double rate = seconds > 0 ? static_cast<double>(usage.completion_tokens - 1) / seconds : 0;
-    const char* end = sink.reason() == FinishReason::kAbort    ? "; cancelled"
-                      : sink.reason() == FinishReason::kLength ? "; cut: --max-tokens or the context is full"
-                                                               : "";
+    const char* end = sink.answer().reason == FinishReason::kAbort    ? "; cancelled"
+                      : sink.answer().reason == FinishReason::kLength ? "; cut: --max-tokens or the context is full"
+                                                                      : "";
     char line[200];
     std::snprintf(line, sizeof line,
                   "[%lld tokens at %.1f tok/s, the first after %.2f s; %lld of %lld prompt tokens cached%s]",
@@ -256,7 +256,7 @@ class Chat {
     screen_.note(line);
   }
 
-  const Flags& flags_;
+  const ChatFlags& flags_;
   const Tokenizer& tokenizer_;
   Engine& engine_;
   Thinking thinking_;
@@ -267,7 +267,7 @@ class Chat {
 };
 
 // Request memory for one conversation, and as much again for what the prefix cache keeps of it.
-EngineSetup setup_for(const Flags& flags, const ModelFiles& files) {
+EngineSetup setup_for(const ChatFlags& flags, const ModelFiles& files) {
   EngineFlags engine = flags.engine;
   engine.config.max_num_seqs = 1;
   EngineSetup setup = engine_setup(flags.model, engine, files);
@@ -275,7 +275,7 @@ EngineSetup setup_for(const Flags& flags, const ModelFiles& files) {
   return setup;
 }
 
-void chat(const Flags& flags) {
+void chat(const ChatFlags& flags) {
   const StopStrings checked(flags.generation.stops);
   chosen_thinking(flags.thinking);
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
@@ -301,7 +301,7 @@ void add_chat(CLI::App& app) {
       "Each line of the input is a message; answers go to stdout as they come, the rest to stderr. Ctrl-C ends an "
       "answer, Ctrl-D the chat; /help lists the commands.\n"
       "Example: echo 'What is a mutex?' | folio chat --model DIR --no-thinking --max-tokens 300");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ChatFlags>();
   command->add_option("--system", flags->system, "The system message")->type_name("TEXT");
   command->add_option("--messages", flags->messages, "A JSON file with the messages to go on from, as /save writes it")
       ->type_name("FILE");

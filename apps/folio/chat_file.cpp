@@ -11,15 +11,13 @@
 namespace folio {
 namespace {
 
-using SavedJson = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-constexpr size_t kMaxMessagesBytes = size_t{1} << 28;
+ordered_json saved(const Json& value) { return ordered_json::parse(json_text(value)); }
 
-SavedJson saved(const Json& value) { return SavedJson::parse(json_text(value)); }
-
-SavedJson saved(const Message& message) {
+ordered_json saved(const Message& message) {
   static constexpr const char* kRoles[] = {"system", "user", "assistant", "tool", "developer", "latest_reminder"};
-  SavedJson json = {{"role", kRoles[static_cast<size_t>(message.role)]}};
+  ordered_json json = {{"role", kRoles[static_cast<size_t>(message.role)]}};
   std::string text;
   for (const ContentPart& part : message.content) text += (text.empty() ? "" : "\n\n") + part.text;
   json["content"] = text;
@@ -51,10 +49,10 @@ std::vector<Message> load_conversation(const std::string& path) {
 
 void save_conversation(const std::string& path, const std::vector<Message>& messages) {
   if (std::filesystem::exists(path)) fail(ErrorCode::kInvalidArgument, path, ": is there already; name another file");
-  SavedJson list = SavedJson::array();
+  ordered_json list = ordered_json::array();
   for (const Message& message : messages) list.push_back(saved(message));
   std::ofstream out(path);
-  out << list.dump(2, ' ', false, SavedJson::error_handler_t::replace) << '\n';
+  out << list.dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
   if (!out.flush()) fail(ErrorCode::kInvalidArgument, path, ": cannot be written");
 }
 

@@ -1,12 +1,15 @@
 // Conversations in files: what `folio chat` goes on from and saves.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "protocol/messages.h"
 
 namespace folio {
+
+constexpr size_t kMaxMessagesBytes = size_t{1} << 28;  // of a file of messages
 
 // A JSON list of messages, or an object with "messages" and perhaps "tools", which become tools of the first system
 // message, as in a request. Throws Error or FieldError, naming the file.

@@ -19,7 +19,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct EvalFlags {
   ModelFlags model;
   std::string suite = "tiny";
   std::string data, json;
@@ -28,31 +28,31 @@ struct Flags {
   int32_t max_num_seqs = 16;
 };
 
-struct Part {
+struct EvalPart {
   const char* name;
   std::function<nlohmann::ordered_json(const EvalContext&)> measure;
 };
 
-const std::vector<Part>& parts() {
-  static const std::vector<Part> kParts = {{"held-out", eval_held_out}, {"recall", eval_recall},
-                                           {"formats", eval_formats},   {"drafts", eval_drafts},
-                                           {"replay", eval_replay},     {"caches", eval_caches}};
+const std::vector<EvalPart>& parts() {
+  static const std::vector<EvalPart> kParts = {{"held-out", eval_held_out}, {"recall", eval_recall},
+                                               {"formats", eval_formats},   {"drafts", eval_drafts},
+                                               {"replay", eval_replay},     {"caches", eval_caches}};
   return kParts;
 }
 
 std::vector<std::string> part_names() {
   std::vector<std::string> names;
-  for (const Part& part : parts()) names.emplace_back(part.name);
+  for (const EvalPart& part : parts()) names.emplace_back(part.name);
   return names;
 }
 
-bool wanted(const Flags& flags, const Part& part) {
+bool wanted(const EvalFlags& flags, const EvalPart& part) {
   return flags.only.empty() || std::find(flags.only.begin(), flags.only.end(), part.name) != flags.only.end();
 }
 
 // What a part would say after minutes is said at once.
-void check_parts(const Flags& flags, const Config& config) {
-  const bool drafts = std::any_of(parts().begin(), parts().end(), [&](const Part& part) {
+void check_parts(const EvalFlags& flags, const Config& config) {
+  const bool drafts = std::any_of(parts().begin(), parts().end(), [&](const EvalPart& part) {
     return std::string_view(part.name) == "drafts" && wanted(flags, part);
   });
   const auto refusal = speculation_refusal(config, make_topology(config), kEvalDrafts);
@@ -89,7 +89,7 @@ class ReportFile {
   std::ofstream out_;
 };
 
-void eval(const Flags& flags) {
+void eval(const EvalFlags& flags) {
   RunnerOptions runner = runner_options(flags.model);
   runner.max_num_seqs = flags.max_num_seqs;
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
@@ -101,7 +101,7 @@ void eval(const Flags& flags) {
   nlohmann::ordered_json report = {{"model", files.checkpoint.dir()}, {"suite", flags.suite}, {"limit", flags.limit}};
   const EvalContext context{.files = files, .suite = suite, .runner = runner, .limit = flags.limit};
   const double start = now_seconds();
-  for (const Part& part : parts()) {
+  for (const EvalPart& part : parts()) {
     if (wanted(flags, part)) report[part.name] = part.measure(context);
   }
   report["seconds"] = now_seconds() - start;
@@ -120,7 +120,7 @@ void add_eval(CLI::App& app) {
       "formats cost. Everything is greedy or teacher-forced, so that figures repeat exactly on one instruction set. "
       "All of it takes minutes; --limit 10 takes seconds, and its figures are rough.\n"
       "Example: folio eval --model models/folio-tiny --json figures.json");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<EvalFlags>();
   command->add_option("--suite", flags->suite, "What to measure")->check(CLI::IsMember({"tiny"}));
   command->add_option("--data", flags->data, "Text and prompts of the suite (default: those in the program)")
       ->type_name("DIR");

@@ -27,7 +27,7 @@ Answered ask(const EvalContext& context, const std::vector<EvalQuestion>& all, i
     longest = std::max(longest, std::ssize(question.prompt) + max_tokens);
   }
   EvalEngine engine(context.files, context.runner, {.longest = longest});
-  for (const EvalAnswer& answer : engine.run(requests, what)) {
+  for (const KeptAnswer& answer : engine.run(requests, what)) {
     AnswerReader reader(context.files.tokenizer, {.calls = calls});
     std::vector<Delta> deltas;
     for (const TokenLogprob& token : answer.tokens) reader.push(token.id, deltas);

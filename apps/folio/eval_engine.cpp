@@ -14,22 +14,6 @@ namespace {
 
 constexpr int32_t kPromptHeadRows = 256;  // of a step: logits need memory
 
-class AnswerCollector final : public Sink {
- public:
-  void on_prompt_logprobs(std::span<const TokenOutput> tokens) override {
-    for (const TokenOutput& token : tokens) answer.prompt_logprobs.push_back(token.logprob);
-  }
-  void on_token(int32_t, const TokenOutput& token) override { answer.tokens.push_back(TokenLogprob::kept(token)); }
-  void on_finish(int32_t, FinishReason reason, const Usage& usage, const std::string& message) override {
-    if (reason == FinishReason::kRefused || reason == FinishReason::kError) failure = message;
-    answer.usage = usage;
-    finished = true;
-  }
-  EvalAnswer answer;
-  std::string failure;
-  bool finished = false;
-};
-
 RunnerOptions runner_for(RunnerOptions runner, const Config& config, const EvalEngineOptions& options) {
   runner.num_speculative_tokens = options.drafts ? kEvalDrafts : 0;
   runner.max_model_len = context_length(config, options.longest);
@@ -50,22 +34,16 @@ EngineConfig config_for(const RunnerOptions& runner, const EvalEngineOptions& op
 
 }  // namespace
 
-std::vector<int32_t> EvalAnswer::ids() const {
-  std::vector<int32_t> ids;
-  for (const TokenLogprob& token : tokens) ids.push_back(token.id);
-  return ids;
-}
-
 EvalEngine::EvalEngine(const ModelFiles& files, RunnerOptions runner, const EvalEngineOptions& options)
     : runner_(files, runner_for(std::move(runner), files.checkpoint.config(), options)),
       core_(runner_, config_for(runner_.options(), options)) {}
 
-std::vector<EvalAnswer> EvalEngine::run(const std::vector<std::shared_ptr<Request>>& requests,
+std::vector<KeptAnswer> EvalEngine::run(const std::vector<std::shared_ptr<Request>>& requests,
                                         const std::string& what) {
   const bool progress = isatty(STDERR_FILENO) != 0;
-  std::vector<std::shared_ptr<AnswerCollector>> sinks;
+  std::vector<std::shared_ptr<AnswerKeeper>> sinks;
   for (const auto& request : requests) {
-    sinks.push_back(std::make_shared<AnswerCollector>());
+    sinks.push_back(std::make_shared<AnswerKeeper>());
     request->sink = sinks.back();
     core_.submit(next_++, request);
   }
@@ -74,13 +52,16 @@ std::vector<EvalAnswer> EvalEngine::run(const std::vector<std::shared_ptr<Reques
     core_.step();
     if (!progress || now_seconds() - shown < 0.2) continue;
     shown = now_seconds();
-    const auto done = std::count_if(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->finished; });
+    const auto done = std::count_if(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->answer.finished; });
     std::fprintf(stderr, "\r\033[Keval: %s, %lld of %zu", what.c_str(), static_cast<long long>(done), sinks.size());
   }
   if (progress) std::fprintf(stderr, "\r\033[K");
-  std::vector<EvalAnswer> answers;
+  std::vector<KeptAnswer> answers;
   for (const auto& sink : sinks) {
-    if (!sink->failure.empty()) fail(ErrorCode::kInvalidArgument, what, ": ", sink->failure);
+    const KeptAnswer& answer = sink->answer;
+    if (answer.reason == FinishReason::kRefused || answer.reason == FinishReason::kError) {
+      fail(ErrorCode::kInvalidArgument, what, ": ", answer.message);
+    }
     answers.push_back(std::move(sink->answer));
   }
   return answers;

@@ -6,18 +6,10 @@
 #include <vector>
 
 #include "engine/engine_core.h"
+#include "kept_answer.h"
 #include "model/model_files.h"
-#include "token_logprobs.h"
 
 namespace folio {
-
-struct EvalAnswer {
-  std::vector<TokenLogprob> tokens;
-  std::vector<float> prompt_logprobs;  // of the prompt's tokens but the first, for requests that want prompt rows
-  Usage usage;
-
-  std::vector<int32_t> ids() const;
-};
 
 constexpr int32_t kEvalDrafts = 5;  // of a verification
 
@@ -39,7 +31,7 @@ class EvalEngine {
 
   // The answers, in the order of the requests, whose sinks it sets. Shows how many of `what` are done where stderr is a
   // terminal. Throws Error(kInvalidArgument) for a request that cannot run, and where check_interrupt does.
-  std::vector<EvalAnswer> run(const std::vector<std::shared_ptr<Request>>& requests, const std::string& what);
+  std::vector<KeptAnswer> run(const std::vector<std::shared_ptr<Request>>& requests, const std::string& what);
 
   // What its verifications of drafts gave, over all runs.
   const SpeculationStats& speculation() { return core_.scheduler().stats().speculation; }

@@ -85,7 +85,7 @@ Continuations run(const EvalContext& context, const std::vector<Continued>& prom
   }
   if (mode.encoder) engine.run(before, what);  // leaves its pages in the prefix cache
   Continuations result;
-  for (const EvalAnswer& answer : engine.run(forced, what)) {
+  for (const KeptAnswer& answer : engine.run(forced, what)) {
     if (mode.encoder && answer.usage.cached_tokens == 0) {
       fail(ErrorCode::kUnavailable, what, ": the prefix cache had no room: raise --memory-budget");
     }
@@ -94,7 +94,7 @@ Continuations run(const EvalContext& context, const std::vector<Continued>& prom
       result.most_likely.push_back(token.top.at(0).id);
     }
   }
-  for (const EvalAnswer& answer : engine.run(greedy, what)) result.answers.push_back(answer.ids());
+  for (const KeptAnswer& answer : engine.run(greedy, what)) result.answers.push_back(answer.ids());
   return result;
 }
 

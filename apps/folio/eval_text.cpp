@@ -31,9 +31,9 @@ TextCost text_cost(const EvalContext& context, const EvalDomain& domain, EvalEng
     requests.back()->wants_prompt_rows = true;
   }
   TextCost cost;
-  const std::vector<EvalAnswer> answers = engine.run(requests, "rows of held-out " + domain.name);
+  const std::vector<KeptAnswer> answers = engine.run(requests, "rows of held-out " + domain.name);
   for (size_t row = 0; row < answers.size(); ++row) {
-    for (const float logprob : answers[row].prompt_logprobs) cost.nll -= static_cast<double>(logprob);
+    for (const TokenLogprob& token : answers[row].prompt_logprobs) cost.nll -= static_cast<double>(token.logprob);
     const std::span<const int32_t> predicted = std::span(requests[row]->prompt).subspan(1);
     cost.tokens += std::ssize(predicted);
     cost.bytes += text_bytes(context.files.tokenizer, predicted);

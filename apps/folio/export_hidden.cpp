@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags {
+struct ExportHiddenFlags {
   ModelFlags model;
   std::string prompt, tokens_file, input, output;
   std::vector<int> layers;  // none: those that the model's draft head taps
@@ -43,7 +43,7 @@ struct Job {
   std::string path;
 };
 
-std::vector<std::string> tensor_names(const Flags& flags, const Config& config) {
+std::vector<std::string> tensor_names(const ExportHiddenFlags& flags, const Config& config) {
   std::vector<std::string> names;
   for (const int layer : flags.layers.empty() ? config.dspark_target_layer_ids : flags.layers) {
     names.push_back(concat("tap.", layer));
@@ -61,7 +61,7 @@ std::vector<std::string> tensor_names(const Flags& flags, const Config& config) 
 }
 
 // Calls take(job) for every prompt in turn, until it returns false.
-void for_each_job(const Flags& flags, const Tokenizer& tokenizer, const std::function<bool(Job)>& take) {
+void for_each_job(const ExportHiddenFlags& flags, const Tokenizer& tokenizer, const std::function<bool(Job)>& take) {
   constexpr size_t kMaxTokensFile = size_t{1} << 28;
   if (flags.input.empty()) {
     Job job{.number = 1, .id = "1", .tokens = {}, .path = flags.output};
@@ -165,7 +165,7 @@ bool is_done(const Job& job, const std::map<std::string, std::string>& metadata)
 
 class Export {
  public:
-  Export(const Flags& flags, const ModelFiles& files, std::vector<std::string> names)
+  Export(const ExportHiddenFlags& flags, const ModelFiles& files, std::vector<std::string> names)
       : flags_(flags), files_(files), names_(std::move(names)) {
     // Everything that can be known is known before the weights are read.
     const int64_t longest = context_length(files.checkpoint.config(), flags.max_model_len);
@@ -251,7 +251,7 @@ class Export {
                  static_cast<long long>(all_rows_));
   }
 
-  const Flags& flags_;
+  const ExportHiddenFlags& flags_;
   const ModelFiles& files_;
   std::vector<std::string> names_;
   std::map<std::string, std::string> metadata_;
@@ -262,7 +262,7 @@ class Export {
   double shown_ = 0;
 };
 
-void export_hidden(const Flags& flags) {
+void export_hidden(const ExportHiddenFlags& flags) {
   const int sources =
       (flags.prompt.empty() ? 0 : 1) + (flags.tokens_file.empty() ? 0 : 1) + (flags.input.empty() ? 0 : 1);
   if (sources != 1) fail(ErrorCode::kInvalidArgument, "give one of --prompt, --tokens-file and --input");
@@ -296,7 +296,7 @@ void add_export_hidden(CLI::App& app) {
       "those of folio batch; line N goes to N.safetensors in the directory --output, its id is in the file's metadata. "
       "Started again, it leaves files alone that are there already.\n"
       "Example: folio export-hidden --prompt 'Once upon a time' --output rows.safetensors");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ExportHiddenFlags>();
   command->add_option("--prompt", flags->prompt, "Text of the prompt")->type_name("TEXT");
   command->add_option("--tokens-file", flags->tokens_file, "Token ids, separated by white space or commas")
       ->type_name("FILE");

@@ -25,9 +25,9 @@ namespace folio {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-struct Flags {
+struct InspectFlags {
   std::string path;
   int block_size = 128;
   bool json = false;
@@ -53,10 +53,10 @@ struct TokenizerSize {
 };
 
 // Everything that is printed.
-struct Report {
+struct SizeReport {
   std::string path;
   Config config;
-  Json config_json;
+  ordered_json config_json;
   Topology topology;
   bool complete = false;  // the tensors are there and fit the config
   std::optional<TokenizerSize> tokenizer;
@@ -89,7 +89,7 @@ TokenizerSize measure_tokenizer(const std::string& path, const Config& config) {
 }
 
 // Dense weights once, the chosen experts, one embedding row and the Engram rows of the token.
-int64_t read_per_token(const Report& report) {
+int64_t read_per_token(const SizeReport& report) {
   const Config& c = report.config;
   int64_t bytes = 0;
   for (const Part part : {Part::kHead, Part::kAttention, Part::kCompressor, Part::kIndexer, Part::kRouter,
@@ -101,7 +101,7 @@ int64_t read_per_token(const Report& report) {
   return bytes + std::ssize(c.engram_layer_ids) * c.engram_columns() * (c.engram_head_dim + c.engram_head_dim / 32);
 }
 
-CacheSize cache_size(const Report& report, CacheFormat format) {
+CacheSize cache_size(const SizeReport& report, CacheFormat format) {
   const Geometry geometry(geometry_inputs(report.config, report.topology, report.block_size, format));
   const int64_t pages = geometry.pages_for(report.config.max_position_embeddings);
   return {.kv_dtype = format.packed ? "fp4" : "bf16",
@@ -112,8 +112,8 @@ CacheSize cache_size(const Report& report, CacheFormat format) {
           .request_bytes = pages * geometry.page_bytes() + geometry.state_bytes()};
 }
 
-Report make_report(const Flags& flags) {
-  Report report;
+SizeReport make_report(const InspectFlags& flags) {
+  SizeReport report;
   report.path = flags.path;
   report.block_size = flags.block_size;
   fs::path config_path(flags.path);
@@ -134,7 +134,7 @@ Report make_report(const Flags& flags) {
   } else {
     report.config = parse_config(read_file(flags.path, 1 << 20), flags.path);
   }
-  report.config_json = Json::parse(read_file(config_path.string(), 1 << 20));
+  report.config_json = ordered_json::parse(read_file(config_path.string(), 1 << 20));
   report.topology = make_topology(report.config);
   if (!report.complete) report.shards = shard_count(report.config);
   for (const TensorSpec& spec : make_schema(report.config)) {
@@ -150,8 +150,8 @@ Report make_report(const Flags& flags) {
   return report;
 }
 
-Json layer_json(int layer, const LayerTopology& topology) {
-  const auto or_null = [](int value) { return value < 0 ? Json() : Json(value); };
+ordered_json layer_json(int layer, const LayerTopology& topology) {
+  const auto or_null = [](int value) { return value < 0 ? ordered_json() : ordered_json(value); };
   return {{"layer", layer},
           {"kind", layer_kind_name(topology.kind)},
           {"ratio", topology.ratio},
@@ -162,17 +162,17 @@ Json layer_json(int layer, const LayerTopology& topology) {
           {"engram", or_null(topology.engram)}};
 }
 
-Json report_json(const Report& report) {
-  Json layers = Json::array();
+ordered_json report_json(const SizeReport& report) {
+  ordered_json layers = ordered_json::array();
   for (size_t i = 0; i < report.topology.layers.size(); ++i) {
     layers.push_back(layer_json(static_cast<int>(i), report.topology.layers[i]));
   }
-  Json parts = Json::array();
+  ordered_json parts = ordered_json::array();
   for (int i = 0; i < kPartCount; ++i) {
     const PartSize& size = report.parts[static_cast<size_t>(i)];
     parts.push_back({{"part", part_name(static_cast<Part>(i))}, {"tensors", size.tensors}, {"bytes", size.bytes}});
   }
-  Json caches = Json::array();
+  ordered_json caches = ordered_json::array();
   for (const CacheSize& cache : report.caches) {
     caches.push_back({{"kv_cache_dtype", cache.kv_dtype},
                       {"index_cache_dtype", cache.index_dtype},
@@ -181,7 +181,7 @@ Json report_json(const Report& report) {
                       {"state_bytes", cache.state_bytes},
                       {"longest_request_bytes", cache.request_bytes}});
   }
-  Json tokenizer;
+  ordered_json tokenizer;
   if (report.tokenizer) tokenizer = {{"ids", report.tokenizer->ids}, {"compressed_ids", report.tokenizer->compressed}};
   const int64_t tables = report.parts[static_cast<size_t>(Part::kEngramTables)].bytes;
   return {{"path", report.path},
@@ -225,7 +225,7 @@ std::string bytes_text(double bytes) {
 }
 std::string bytes_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
-void print_summary(const Report& report) {
+void print_summary(const SizeReport& report) {
   const Config& c = report.config;
   std::printf("%s\n\n", report.path.c_str());
   std::printf("  %-12s%d layers, hidden %s, %s tokens of context\n", "model", c.num_hidden_layers,
@@ -265,7 +265,7 @@ void print_summary(const Report& report) {
               report.complete ? "all are there" : "no weights here: this is what the config requires");
 }
 
-void print_layers(const Report& report) {
+void print_layers(const SizeReport& report) {
   std::printf("\n  %-10s%-9s%-7s%-10s%-10s%-12s%s\n", "layers", "kind", "ratio", "KV of", "list of", "candidates",
               "engram");
   const std::vector<LayerTopology>& layers = report.topology.layers;
@@ -285,7 +285,7 @@ void print_layers(const Report& report) {
   }
 }
 
-void print_sizes(const Report& report) {
+void print_sizes(const SizeReport& report) {
   std::printf("\n  %-20s%10s%20s%9s\n", "part", "tensors", "bytes", "share");
   for (int i = 0; i < kPartCount; ++i) {
     const PartSize& size = report.parts[static_cast<size_t>(i)];
@@ -297,7 +297,7 @@ void print_sizes(const Report& report) {
   std::printf("  %-20s%10s%20s\n", "total", grouped(report.total.tensors).c_str(), grouped(report.total.bytes).c_str());
 }
 
-void print_memory(const Report& report) {
+void print_memory(const SizeReport& report) {
   const int64_t tables = report.parts[static_cast<size_t>(Part::kEngramTables)].bytes;
   std::printf("\n  memory\n");
   std::printf("  %-34s%s\n", "weights, mapped", bytes_text(report.total.bytes - tables).c_str());
@@ -312,10 +312,10 @@ void print_memory(const Report& report) {
   }
 }
 
-void inspect(const Flags& flags) {
-  const Report report = make_report(flags);
+void inspect(const InspectFlags& flags) {
+  const SizeReport report = make_report(flags);
   if (flags.json) {
-    std::cout << report_json(report).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    std::cout << report_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
     return;
   }
   print_summary(report);
@@ -332,7 +332,7 @@ void add_inspect(CLI::App& app) {
       "A directory with shards is verified: every tensor must be there with the dtype and shape that config.json "
       "implies. "
       "Without shards, or given a config.json, sizes are those that the config requires.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<InspectFlags>();
   command->add_option("path", flags->path, "Checkpoint directory, or a config.json")->type_name("DIR|FILE")->required();
   command->add_option("--block-size", flags->block_size, "Tokens of a PAGE")
       ->type_name("N")

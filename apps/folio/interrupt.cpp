@@ -58,7 +58,7 @@ bool wait_readable(int descriptor) {
 
 bool take_interrupt() {
   uint64_t count = 0;
-  [[maybe_unused]] const ssize_t drained = read(wake_descriptor, &count, sizeof count);
+  [[maybe_unused]] const ssize_t drained = ::read(wake_descriptor, &count, sizeof count);
   const bool taken = seen != 0;
   seen = 0;
   return taken;

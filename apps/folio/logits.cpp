@@ -19,7 +19,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct LogitsFlags {
   ModelFlags model;
   std::string tokens_file;
   std::string out;
@@ -79,7 +79,7 @@ std::pair<int64_t, int64_t> parse_range(const std::string& text, int64_t length)
   return {first, end};
 }
 
-Plan make_plan(const Flags& flags, int64_t length) {
+Plan make_plan(const LogitsFlags& flags, int64_t length) {
   Plan plan;
   if (!flags.resume.empty()) {
     long long hit = 0, start = 0;
@@ -106,111 +106,167 @@ void put_index_offsets(const ModelRunner& runner, const Plan& plan, int64_t leng
   }
 }
 
-void logits(const Flags& flags) {
-  constexpr size_t kMaxTokensFile = size_t{1} << 28;
-  const auto tokens = parse_token_ids(read_file(flags.tokens_file, kMaxTokensFile), flags.tokens_file);
-  const auto length = std::ssize(tokens);
-  if (length == 0) fail(ErrorCode::kInvalidArgument, flags.tokens_file, " holds no token ids");
-  const auto [image_first, image_end] = parse_range(flags.image, length);
-  const Plan plan = make_plan(flags, length);
+// The tokens of the file, and what the flags say about their positions.
+struct Input {
+  std::vector<int32_t> tokens;
+  std::pair<int64_t, int64_t> image;  // those from first to second - 1 are inside an image span
+  Plan plan;
 
+  int64_t length() const { return std::ssize(tokens); }
+  bool in_image(int64_t p) const { return p >= image.first && p < image.second; }
+};
+
+Input read_input(const LogitsFlags& flags) {
+  constexpr size_t kMaxTokensFile = size_t{1} << 28;
+  Input input{.tokens = parse_token_ids(read_file(flags.tokens_file, kMaxTokensFile), flags.tokens_file),
+              .image = {},
+              .plan = {}};
+  if (input.tokens.empty()) fail(ErrorCode::kInvalidArgument, flags.tokens_file, " holds no token ids");
+  input.image = parse_range(flags.image, input.length());
+  input.plan = make_plan(flags, input.length());
+  return input;
+}
+
+RunnerOptions options_for(const LogitsFlags& flags, int64_t length) {
   RunnerOptions options = runner_options(flags.model);
-  options.max_rows =
-      static_cast<int32_t>(std::min<int64_t>(length, *std::max_element(flags.chunks.begin(), flags.chunks.end())));
+  options.max_rows = static_cast<int32_t>(std::min<int64_t>(length, std::ranges::max(flags.chunks)));
   options.max_head_rows = options.max_rows;
   options.max_model_len = length;
   options.trace = flags.trace;
-  const ModelFiles files = ModelFiles::open(model_dir(flags.model));
-  files.tokenizer.check_ids(tokens);
-  if (length > files.checkpoint.config().max_position_embeddings) {
-    fail(ErrorCode::kInvalidArgument, flags.tokens_file, " holds ", length, " tokens and the model's context ",
-         files.checkpoint.config().max_position_embeddings, ": leave out some");
+  return options;
+}
+
+// Runs the tokens and writes the file.
+class ForcedRun {
+ public:
+  ForcedRun(const LogitsFlags& flags, const Input& input, const ModelFiles& files)
+      : flags_(flags),
+        input_(input),
+        files_(files),
+        runner_(files, options_for(flags, input.length())),
+        sequence_(runner_),
+        metadata_{
+            {"model", files.checkpoint.dir()}, {"ops", runner_.ops_name()}, {"cache", runner_.geometry().identity()}},
+        tensors_{{"logits", DType::kF32, {input.length() - input.plan.first_logits(), vocab()}},
+                 {"tokens", DType::kI32, {input.length()}}},
+        progress_(isatty(STDERR_FILENO) != 0) {
+    // With a trace the tensors are known at the end; that the file can be written is known now.
+    writer_ = std::make_unique<SafetensorsWriter>(flags.out, tensors_, metadata_);
+    if (flags.trace) writer_.reset();
+    sequence_.skip_to(input.length());  // its pages, for both passes
   }
-  ModelRunner runner(files, options);
 
-  const int64_t vocab = runner.config().vocab_size;
-  const std::map<std::string, std::string> metadata = {
-      {"model", files.checkpoint.dir()}, {"ops", runner.ops_name()}, {"cache", runner.geometry().identity()}};
-  std::vector<SafetensorsWriter::Tensor> tensors = {{"logits", DType::kF32, {length - plan.first_logits(), vocab}},
-                                                    {"tokens", DType::kI32, {length}}};
-  TraceFile trace;
-  std::vector<float> rows;                    // of a trace, whose tensors are known at the end only
-  std::unique_ptr<SafetensorsWriter> writer;  // without a trace logits are written as they come
-  // With one the tensors are known at the end; that the file can be written is known now.
-  writer = std::make_unique<SafetensorsWriter>(flags.out, tensors, metadata);
-  if (flags.trace) writer.reset();
+  void run() {
+    const Plan& plan = input_.plan;
+    // What the request that leaves the prefix runs past the last entries is nobody's business.
+    if (plan.hit > 0) run(0, plan.hit, {.decoder_start = static_cast<int32_t>(input_.length())}, false);
+    run(plan.start, input_.length(),
+        {.window_floor = static_cast<int32_t>(plan.start),
+         .decoder_start = static_cast<int32_t>(plan.decoder_start),
+         .write_from = static_cast<int32_t>(plan.hit)},
+        true);
+    if (progress_) std::fputc('\n', stderr);
+  }
 
-  Sequence sequence(runner);
-  sequence.skip_to(length);  // its pages, for both passes
-  StepBuilder& builder = runner.builder();
-  const bool progress = isatty(STDERR_FILENO) != 0;
-  note_default_model(flags.model);
-  catch_interrupts();
-  const auto in_image = [&](int64_t p) { return p >= image_first && p < image_end; };
+  // The bytes of the tensors.
+  int64_t write() {
+    if (flags_.trace) {
+      put_inputs();
+      trace_.declare(tensors_);
+      writer_ = std::make_unique<SafetensorsWriter>(flags_.out, tensors_, metadata_);
+      writer_->write("logits", std::span<const float>(rows_));
+      trace_.write(*writer_);
+    }
+    writer_->write("tokens", std::span<const int32_t>(input_.tokens));
+    writer_->finish();
+    return writer_->payload_bytes();
+  }
+
+ private:
+  int64_t vocab() const { return runner_.config().vocab_size; }
+
   // Positions begin .. end-1 in chunks, those from decoder_start on in all layers.
-  const auto run = [&](int64_t begin, int64_t end, RequestSpan span, bool logits_wanted) {
+  void run(int64_t begin, int64_t end, RequestSpan span, bool logits_wanted) {
     for (int64_t lag = 0; lag < std::min<int64_t>(kMaxEngramHistory, begin); ++lag) {
       const int64_t p = begin - 1 - lag;
-      span.history[lag] = in_image(p) ? -1 : tokens[static_cast<size_t>(p)];
+      span.history[lag] = input_.in_image(p) ? -1 : input_.tokens[static_cast<size_t>(p)];
     }
-    span.slot = sequence.slot();
+    span.slot = sequence_.slot();
     span.restart = 1;
     span.start = static_cast<int32_t>(begin);
     for (size_t chunk = 0; begin < end;) {
       check_interrupt();
-      const int64_t count = std::min<int64_t>(flags.chunks[chunk], end - begin);
-      if (chunk + 1 < flags.chunks.size()) ++chunk;
-      builder.clear();
-      builder.add_request(span, sequence.pages());
+      const int64_t count = std::min<int64_t>(flags_.chunks[chunk], end - begin);
+      if (chunk + 1 < flags_.chunks.size()) ++chunk;
+      run_chunk(begin, count, span, logits_wanted);
       span.restart = 0;
-      int64_t heads = 0;
-      for (int64_t p = begin; p < begin + count; ++p) {
-        const bool decoder = p >= span.decoder_start;
-        builder.add_row({.value = tokens[static_cast<size_t>(p)]}, in_image(p), decoder);
-        if (!decoder || !logits_wanted) continue;
-        builder.add_head_row();
-        ++heads;
-      }
-      const float* out = runner.run(flags.trace && logits_wanted ? &trace : nullptr).logits;
-      if (writer && heads > 0) {
-        writer->write("logits", std::span(out, static_cast<size_t>(heads * vocab)),
-                      (begin + count - heads - plan.first_logits()) * vocab * dtype_size(DType::kF32));
-      } else if (heads > 0) {
-        rows.insert(rows.end(), out, out + heads * vocab);
-      }
       begin += count;
-      if (!progress) continue;
-      std::fprintf(stderr, "\r%lld of %lld tokens", static_cast<long long>(begin), static_cast<long long>(length));
+      if (!progress_) continue;
+      std::fprintf(stderr, "\r%lld of %lld tokens", static_cast<long long>(begin),
+                   static_cast<long long>(input_.length()));
     }
-  };
-  // What the request that leaves the prefix runs past the last entries is nobody's business.
-  if (plan.hit > 0) run(0, plan.hit, {.decoder_start = static_cast<int32_t>(length)}, false);
-  run(plan.start, length,
-      {.window_floor = static_cast<int32_t>(plan.start),
-       .decoder_start = static_cast<int32_t>(plan.decoder_start),
-       .write_from = static_cast<int32_t>(plan.hit)},
-      true);
-  if (progress) std::fputc('\n', stderr);
-
-  if (flags.trace) {
-    put_index_offsets(runner, plan, length, trace);
-    if (!files.compressed.empty()) {
-      trace.put("token_map", DType::kI32, {vocab}, files.compressed.data());
-    }
-    if (image_end > image_first) {
-      std::vector<uint8_t> mask(tokens.size(), 0);
-      std::fill(mask.begin() + image_first, mask.begin() + image_end, uint8_t{1});
-      trace.put("image_mask", DType::kU8, {length}, mask.data());
-    }
-    trace.declare(tensors);
-    writer = std::make_unique<SafetensorsWriter>(flags.out, tensors, metadata);
-    writer->write("logits", std::span<const float>(rows));
-    trace.write(*writer);
   }
-  writer->write("tokens", std::span<const int32_t>(tokens));
-  writer->finish();
-  std::printf("%s: logits of %lld tokens, %lld bytes\n", flags.out.c_str(), static_cast<long long>(length),
-              static_cast<long long>(writer->payload_bytes()));
+
+  void run_chunk(int64_t begin, int64_t count, const RequestSpan& span, bool logits_wanted) {
+    StepBuilder& builder = runner_.builder();
+    builder.clear();
+    builder.add_request(span, sequence_.pages());
+    int64_t heads = 0;
+    for (int64_t p = begin; p < begin + count; ++p) {
+      const bool decoder = p >= span.decoder_start;
+      builder.add_row({.value = input_.tokens[static_cast<size_t>(p)]}, input_.in_image(p), decoder);
+      if (!decoder || !logits_wanted) continue;
+      builder.add_head_row();
+      ++heads;
+    }
+    const float* out = runner_.run(flags_.trace && logits_wanted ? &trace_ : nullptr).logits;
+    if (writer_ && heads > 0) {
+      writer_->write("logits", std::span(out, static_cast<size_t>(heads * vocab())),
+                     (begin + count - heads - input_.plan.first_logits()) * vocab() * dtype_size(DType::kF32));
+    } else if (heads > 0) {
+      rows_.insert(rows_.end(), out, out + heads * vocab());
+    }
+  }
+
+  // What a reader of the trace has to know beside the intermediates.
+  void put_inputs() {
+    put_index_offsets(runner_, input_.plan, input_.length(), trace_);
+    if (!files_.compressed.empty()) trace_.put("token_map", DType::kI32, {vocab()}, files_.compressed.data());
+    if (input_.image.second > input_.image.first) {
+      std::vector<uint8_t> mask(input_.tokens.size(), 0);
+      std::fill(mask.begin() + input_.image.first, mask.begin() + input_.image.second, uint8_t{1});
+      trace_.put("image_mask", DType::kU8, {input_.length()}, mask.data());
+    }
+  }
+
+  const LogitsFlags& flags_;
+  const Input& input_;
+  const ModelFiles& files_;
+  ModelRunner runner_;
+  Sequence sequence_;
+  std::map<std::string, std::string> metadata_;
+  std::vector<SafetensorsWriter::Tensor> tensors_;
+  bool progress_;
+  std::unique_ptr<SafetensorsWriter> writer_;  // without a trace logits are written as they come
+  TraceFile trace_;
+  std::vector<float> rows_;  // logits of a trace
+};
+
+void logits(const LogitsFlags& flags) {
+  const Input input = read_input(flags);
+  const ModelFiles files = ModelFiles::open(model_dir(flags.model));
+  files.tokenizer.check_ids(input.tokens);
+  if (input.length() > files.checkpoint.config().max_position_embeddings) {
+    fail(ErrorCode::kInvalidArgument, flags.tokens_file, " holds ", input.length(), " tokens and the model's context ",
+         files.checkpoint.config().max_position_embeddings, ": leave out some");
+  }
+  ForcedRun run(flags, input, files);
+  note_default_model(flags.model);
+  catch_interrupts();
+  run.run();
+  const int64_t bytes = run.write();
+  std::printf("%s: logits of %lld tokens, %lld bytes\n", flags.out.c_str(), static_cast<long long>(input.length()),
+              static_cast<long long>(bytes));
 }
 
 }  // namespace
@@ -220,10 +276,10 @@ void add_logits(CLI::App& app) {
   command->footer(
       "Writes a safetensors file: `logits` F32 [tokens, vocab], `tokens` I32, and with --trace the intermediates of "
       "every layer under the keys of tools/oracle/README.md. Chunk sizes change no bit of the result. --decoder-tail "
-      "and "
-      "--resume run the two bounded replays, as tools/oracle/golden.py does under the same names; `logits` then begins "
+      "and --resume run the two bounded replays, as tools/oracle/golden.py does under the same names; `logits` then "
+      "begins "
       "at the first position that all layers run.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<LogitsFlags>();
   command->add_option("--tokens-file", flags->tokens_file, "Token ids, separated by white space or commas")
       ->type_name("FILE")
       ->required();

@@ -13,12 +13,13 @@
 #include "commands.h"
 #include "default_model.h"
 #include "interrupt.h"
+#include "json_line.h"
 #include "model_flags.h"
 
 namespace folio {
 namespace {
 
-struct Flags {
+struct MakeCheckpointFlags {
   SynthesizeOptions options;
   bool json = false;
 };
@@ -32,7 +33,7 @@ void show_progress(int64_t done, int64_t total) {
   if (done == total) std::fputc('\n', stderr);
 }
 
-void make_checkpoint(Flags& flags) {
+void make_checkpoint(MakeCheckpointFlags& flags) {
   SynthesizeOptions& options = flags.options;
   options.compressed_vocab_size = count_compressed_ids;
   options.progress = show_progress;
@@ -44,7 +45,7 @@ void make_checkpoint(Flags& flags) {
     const nlohmann::ordered_json report = {
         {"dir", options.out},    {"preset", options.preset}, {"seed", options.seed}, {"tensors", result.tensors},
         {"bytes", result.bytes}, {"shards", result.shards},  {"seconds", seconds}};
-    std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", json_line(report).c_str());
   } else {
     std::printf("%s: %lld tensors, %lld payload bytes in %d shards, %.2f s\n", options.out.c_str(),
                 static_cast<long long>(result.tensors), static_cast<long long>(result.bytes), result.shards, seconds);
@@ -58,7 +59,7 @@ void add_make_checkpoint(CLI::App& app) {
   command->footer(
       "nano, slots, heads and mini take 4 to 41 MB; bench-cpu takes 2.3 GB and is for measuring. The bytes depend on "
       "the preset, the seed and --vision alone.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<MakeCheckpointFlags>();
   SynthesizeOptions& options = flags->options;
   command->add_option("--preset", options.preset, "What to write")->check(CLI::IsMember(preset_names()));
   command->add_option("--seed", options.seed, "Seed of the weights")->check(seed_check())->type_name("N");

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "chat_file.h"
 #include "commands.h"
 #include "protocol/field_error.h"
 #include "thinking_flags.h"
@@ -18,9 +19,7 @@
 namespace folio {
 namespace {
 
-constexpr size_t kMaxInputBytes = size_t{1} << 28;
-
-struct Flags {
+struct RenderFlags {
   TokenizerFlags tokenizer;
   ThinkingFlags thinking;
   std::string messages, tools;
@@ -36,7 +35,7 @@ const std::map<std::string, PromptEnd> kEnds = {{"generate", PromptEnd::kGenerat
                                                 {"reference", PromptEnd::kReference}};
 
 Json read_json_file(const std::string& path) {
-  const std::string text = read_file(path == "-" ? "/dev/stdin" : path, kMaxInputBytes);
+  const std::string text = read_file(path == "-" ? "/dev/stdin" : path, kMaxMessagesBytes);
   try {
     return Json::parse(text);
   } catch (const Error& error) {
@@ -45,7 +44,7 @@ Json read_json_file(const std::string& path) {
 }
 
 // The messages of a list, or of a chat request with its tools.
-std::vector<Message> read_messages(const Flags& flags, const Json& file) {
+std::vector<Message> read_messages(const RenderFlags& flags, const Json& file) {
   const DeveloperRole developer = flags.developer == "user" ? DeveloperRole::kUser : DeveloperRole::kSystem;
   const Json* list = file.object() != nullptr ? file.find("messages") : &file;
   if (list == nullptr) fail_field("messages", "is missing in ", flags.messages);
@@ -66,7 +65,7 @@ void print_json(const Prompt& prompt, const std::vector<int32_t>& ids) {
   std::printf("%s\n", report.dump().c_str());
 }
 
-void run_render(const Flags& flags) {
+void run_render(const RenderFlags& flags) {
   const Json file = read_json_file(flags.messages);
   const std::vector<Message> messages = read_messages(flags, file);
   const RenderOptions options{.thinking = chosen_thinking(flags.thinking, file), .end = kEnds.at(flags.end)};
@@ -85,7 +84,7 @@ void add_render(CLI::App& app) {
   command->footer(
       "Prints one JSON object: prompt, count, ids, images and where the answer starts. Nothing is generated.\n"
       "Example: echo '[{\"role\": \"user\", \"content\": \"hi\"}]' | folio render --messages - --no-thinking --text");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<RenderFlags>();
   command
       ->add_option("--messages", flags->messages,
                    "A JSON file with a list of messages, or with a chat request; -: standard input")

@@ -15,6 +15,7 @@
 #include "engine_flags.h"
 #include "generation_flags.h"
 #include "interrupt.h"
+#include "json_line.h"
 #include "model_flags.h"
 #include "tokenizer/stop_policy.h"
 #include "tokenizer/token_ids.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr size_t kMaxPromptBytes = size_t{1} << 28;
 constexpr int32_t kMostHeadRows = 256;  // of a step that gives log-probabilities of a prompt
 
-struct Flags {
+struct RunFlags {
   ModelFlags model;
   EngineFlags engine;
   GenerationFlags generation;
@@ -38,7 +39,7 @@ struct Flags {
   bool json = false;
 };
 
-std::vector<int32_t> prompt_tokens(const Flags& flags, const Tokenizer& tokenizer) {
+std::vector<int32_t> prompt_tokens(const RunFlags& flags, const Tokenizer& tokenizer) {
   if (*flags.prompt_option) return tokenizer.encode(flags.prompt);
   if (*flags.prompt_file_option) return tokenizer.encode(read_file(flags.prompt_file, kMaxPromptBytes));
   return parse_token_ids(flags.tokens, "--tokens");
@@ -81,7 +82,7 @@ struct Report {
                                        {"decode_tokens_per_second", decode_rate()}}}};
     if (!logprobs.is_null()) report["logprobs"] = logprobs;
     if (!prompt_logprobs.is_null()) report["prompt_logprobs"] = prompt_logprobs;
-    std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", json_line(report).c_str());
   }
   void print_summary() const {
     std::fprintf(stderr,
@@ -98,7 +99,7 @@ struct Report {
 };
 
 // Request memory for this request alone, at least one token of answer.
-EngineSetup setup_for(const Flags& flags, const ModelFiles& files, int64_t prompt) {
+EngineSetup setup_for(const RunFlags& flags, const ModelFiles& files, int64_t prompt) {
   EngineFlags engine = flags.engine;
   engine.config.max_num_seqs = 1;
   EngineSetup setup = engine_setup(flags.model, engine, files);
@@ -117,7 +118,7 @@ void show_prefill(int64_t done, int64_t prompt) {
 }
 
 // Follows the answer until it is finished.
-void follow(Engine& engine, RequestId id, AnswerSink& answer, bool progress, const Flags& flags,
+void follow(Engine& engine, RequestId id, AnswerSink& answer, bool progress, const RunFlags& flags,
             const Tokenizer& tokenizer, int64_t prompt, Report& report) {
   AnswerText text(tokenizer, flags.generation.stops);
   const auto show = [&](const std::string& part) {
@@ -143,7 +144,7 @@ void follow(Engine& engine, RequestId id, AnswerSink& answer, bool progress, con
   show(text.finish());
 }
 
-void run(const Flags& flags) {
+void run(const RunFlags& flags) {
   const double start = now_seconds();
   const StopStrings checked(flags.generation.stops);
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
@@ -175,16 +176,16 @@ void run(const Flags& flags) {
   follow(engine, id, *answer, progress, flags, files.tokenizer, std::ssize(prompt), report);
   engine.drain();
 
-  report.finish = answer->reason();
-  report.usage = answer->usage();
-  if (flags.logprobs > 0) report.logprobs = logprobs_json(answer->logprobs(), flags.logprobs);
+  report.finish = answer->answer().reason;
+  report.usage = answer->answer().usage;
+  if (flags.logprobs > 0) report.logprobs = logprobs_json(answer->answer().tokens, flags.logprobs);
   if (request->wants_prompt_rows) {
-    report.prompt_logprobs = logprobs_json(answer->prompt_logprobs(), flags.prompt_logprobs);
+    report.prompt_logprobs = logprobs_json(answer->answer().prompt_logprobs, flags.prompt_logprobs);
   }
-  if (report.finish == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, answer->message());
-  if (report.finish == FinishReason::kError) fail(ErrorCode::kInternal, answer->message());
-  report.prefill_seconds = (report.tokens.empty() ? now_seconds() : answer->first_token()) - submitted;
-  report.decode_seconds = answer->last_token() - answer->first_token();
+  if (report.finish == FinishReason::kRefused) fail(ErrorCode::kInvalidArgument, answer->answer().message);
+  if (report.finish == FinishReason::kError) fail(ErrorCode::kInternal, answer->answer().message);
+  report.prefill_seconds = (report.tokens.empty() ? now_seconds() : answer->answer().first_token) - submitted;
+  report.decode_seconds = answer->answer().last_token - answer->answer().first_token;
   report.engine = engine.stats();
   flags.json ? report.print_json() : report.print_summary();
   if (report.finish == FinishReason::kAbort) throw CLI::RuntimeError(kInterruptedStatus);
@@ -198,7 +199,7 @@ void add_run(CLI::App& app) {
       "The prompt is raw text: special tokens spelled in it are matched and nothing is added to it. The answer goes to "
       "stdout as it comes, a summary to stderr.\n"
       "Example: folio run --prompt \"Once upon a time\" --max-tokens 64 --temperature 0.8 --seed 7");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<RunFlags>();
   auto* prompt = command->add_option_group("Prompt", "one of");
   flags->prompt_option = prompt->add_option("--prompt", flags->prompt, "Prompt text")->type_name("TEXT");
   flags->prompt_file_option =

@@ -24,7 +24,7 @@ constexpr const char* kKeyVariable = "FOLIO_API_KEY";
 constexpr int64_t kEngineSlack = 4096;
 constexpr size_t kMaxTokenizerConfig = size_t{16} << 20;
 
-struct Flags {
+struct ServeFlags {
   ModelFlags model;
   EngineFlags engine;
   HttpOptions http;
@@ -42,7 +42,7 @@ struct Flags {
   bool schema_in_prompt = false;
 };
 
-std::vector<std::string> api_keys(const Flags& flags) {
+std::vector<std::string> api_keys(const ServeFlags& flags) {
   std::vector<std::string> keys = flags.service.api_keys;
   if (!flags.api_key_file.empty()) {
     const auto from_file = read_key_file(flags.api_key_file);
@@ -55,7 +55,7 @@ std::vector<std::string> api_keys(const Flags& flags) {
   return keys;
 }
 
-ServedModel served_model(const Flags& flags, const std::string& dir, const ModelFiles& files,
+ServedModel served_model(const ServeFlags& flags, const std::string& dir, const ModelFiles& files,
                          const ModelRunner& runner) {
   const Config& config = files.checkpoint.config();
   ServedModel model;
@@ -94,7 +94,7 @@ struct EngineStop {
   Engine& engine;
 };
 
-void serve(const Flags& flags) {
+void serve(const ServeFlags& flags) {
   ServiceOptions options = flags.service;
   options.api_keys = api_keys(flags);
   options.access_log = !flags.no_access_log;
@@ -127,7 +127,7 @@ void serve(const Flags& flags) {
   if (service.first_signal() == SIGINT) throw CLI::RuntimeError(kInterruptedStatus);
 }
 
-void add_listen_flags(CLI::App& command, Flags& flags) {
+void add_listen_flags(CLI::App& command, ServeFlags& flags) {
   const std::string group = "Network";
   HttpLimits& limits = flags.http.limits;
   command.add_option("--host", flags.http.host, "Address to listen on; 0.0.0.0: all")->type_name("HOST")->group(group);
@@ -172,7 +172,7 @@ void add_listen_flags(CLI::App& command, Flags& flags) {
       ->group(group);
 }
 
-void add_service_flags(CLI::App& command, Flags& flags) {
+void add_service_flags(CLI::App& command, ServeFlags& flags) {
   const std::string group = "Service";
   ServiceOptions& service = flags.service;
   command.add_option("--api-key", service.api_keys, "Key that clients must send; may be repeated (also FOLIO_API_KEY)")
@@ -218,7 +218,7 @@ void add_service_flags(CLI::App& command, Flags& flags) {
       ->group(group);
 }
 
-void add_chat_flags(CLI::App& command, Flags& flags) {
+void add_chat_flags(CLI::App& command, ServeFlags& flags) {
   const std::string group = "Chat";
   command
       .add_option("--served-model-name", flags.names,
@@ -261,7 +261,7 @@ void add_serve(CLI::App& app) {
       "and "
       "docs/api.md. SIGTERM finishes what runs, refuses what is new, and ends.\n"
       "Example: folio serve --port 8000 --api-key secret");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ServeFlags>();
   add_listen_flags(*command, *flags);
   add_service_flags(*command, *flags);
   add_chat_flags(*command, *flags);

@@ -15,12 +15,13 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "interrupt.h"
+#include "json_line.h"
 
 namespace folio {
 namespace {
 
 namespace asio = boost::asio;
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 // Streams of random numbers: words of prompts, choice of prefixes, arrivals.
 constexpr uint64_t kPrefixStream = uint64_t{1} << 40, kGroupStream = uint64_t{2} << 40,
@@ -50,13 +51,13 @@ std::string prefix_of(const Workload& workload, uint64_t request) {
   return random_words(workload, kPrefixStream + group, workload.prefix_tokens);
 }
 
-Json request_body(const Workload& workload, const Json& messages, int64_t answer_tokens) {
-  Json body = {{"model", workload.model}};
+ordered_json request_body(const Workload& workload, const ordered_json& messages, int64_t answer_tokens) {
+  ordered_json body = {{"model", workload.model}};
   if (workload.chat) {
     body["messages"] = messages;
   } else {
     std::string text;
-    for (const Json& message : messages) text += message["content"].get_ref<const std::string&>() + "\n";
+    for (const ordered_json& message : messages) text += message["content"].get_ref<const std::string&>() + "\n";
     body["prompt"] = text;
   }
   body["max_tokens"] = answer_tokens;
@@ -67,9 +68,6 @@ Json request_body(const Workload& workload, const Json& messages, int64_t answer
   body.update(workload.extra);
   return body;
 }
-
-// Text of a server may have been cut within a character: that is replaced.
-std::string text_form(const Json& body) { return body.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 const char* route(const Workload& workload) { return workload.chat ? "/chat/completions" : "/completions"; }
 
@@ -86,7 +84,7 @@ bool has_output(std::string_view data) {
   return false;
 }
 
-void take_usage(const Json& event, Answer& answer) {
+void take_usage(const ordered_json& event, TimedAnswer& answer) {
   const auto usage = event.find("usage");
   if (usage == event.end() || !usage->is_object()) return;
   answer.prompt_tokens = usage->value("prompt_tokens", int64_t{0});
@@ -98,7 +96,7 @@ void take_usage(const Json& event, Answer& answer) {
 
 // What a server says went wrong, in one line.
 std::string error_of(int status, const std::string& body) {
-  const Json reply = Json::parse(body, nullptr, false);
+  const ordered_json reply = ordered_json::parse(body, nullptr, false);
   if (reply.is_object() && reply.contains("error") && reply["error"].is_object()) {
     return concat(status, ": ", reply["error"].value("message", std::string()));
   }
@@ -109,10 +107,10 @@ std::string error_of(int status, const std::string& body) {
 std::string text_of(const std::vector<std::string>& events) {
   std::string text;
   for (const std::string& data : events) {
-    const Json event = Json::parse(data, nullptr, false);
+    const ordered_json event = ordered_json::parse(data, nullptr, false);
     if (!event.is_object() || !event.contains("choices") || event["choices"].empty()) continue;
-    const Json& choice = event["choices"][0];
-    const Json& from = choice.contains("delta") ? choice["delta"] : choice;
+    const ordered_json& choice = event["choices"][0];
+    const ordered_json& from = choice.contains("delta") ? choice["delta"] : choice;
     for (const char* field : {"content", "text"}) {
       const auto part = from.find(field);
       if (part != from.end() && part->is_string()) text += part->get<std::string>();
@@ -122,8 +120,9 @@ std::string text_of(const std::vector<std::string>& events) {
 }
 
 // One request and its answer. `kept` collects the events with output if it is not null.
-asio::awaitable<Answer> ask(StreamClient& client, std::string path, std::string body, std::vector<std::string>* kept) {
-  Answer answer;
+asio::awaitable<TimedAnswer> ask(StreamClient& client, std::string path, std::string body,
+                                 std::vector<std::string>* kept) {
+  TimedAnswer answer;
   bool done = false;
   answer.sent = now_seconds();
   const auto on_event = [&](std::string_view data) {
@@ -135,7 +134,7 @@ asio::awaitable<Answer> ask(StreamClient& client, std::string path, std::string 
       done = true;
     } else if (data.find("\"usage\":{") != std::string_view::npos ||
                data.find("\"usage\": {") != std::string_view::npos) {
-      take_usage(Json::parse(data, nullptr, false), answer);
+      take_usage(ordered_json::parse(data, nullptr, false), answer);
     } else if (data.starts_with("{\"error\"")) {
       answer.error = error_of(200, std::string(data));
     }
@@ -164,7 +163,7 @@ asio::awaitable<void> sleep_for(asio::io_context& io, double seconds) {
 // Everything of one level; lives until its io_context has run out of work.
 class LevelRun {
  public:
-  LevelRun(const ServerAddress& server, const Workload& workload, const Level& level, const LoadOptions& options)
+  LevelRun(const ServerAddress& server, const Workload& workload, const Level& level, const ServeLoadOptions& options)
       : server_(server), workload_(workload), options_(options) {
     result_.level = level;
   }
@@ -230,7 +229,7 @@ class LevelRun {
   // One request, or one after the other with all before in its prompt.
   asio::awaitable<void> conversation(StreamClient& client, uint64_t request) {
     const bool agent = workload_.kind == WorkloadKind::kAgent;
-    Json messages = Json::array();
+    ordered_json messages = ordered_json::array();
     const std::string prefix = prefix_of(workload_, request);
     if (!prefix.empty()) messages.push_back({{"role", "system"}, {"content", prefix}});
     for (int64_t turn = 0; turn < (agent ? workload_.turns : 1); ++turn) {
@@ -238,8 +237,8 @@ class LevelRun {
       messages.push_back({{"role", "user"}, {"content", random_words(workload_, stream, workload_.prompt_tokens)}});
       std::vector<std::string> events;
       std::string path = server_.base + route(workload_);
-      std::string body = text_form(request_body(workload_, messages, workload_.answer_tokens));
-      Answer answer = co_await ask(client, std::move(path), std::move(body), agent ? &events : nullptr);
+      std::string body = json_line(request_body(workload_, messages, workload_.answer_tokens));
+      TimedAnswer answer = co_await ask(client, std::move(path), std::move(body), agent ? &events : nullptr);
       answer.turn = turn;
       const bool failed = !answer.error.empty();
       result_.answers.push_back(std::move(answer));
@@ -251,7 +250,7 @@ class LevelRun {
   // A client that stops reading, or that never ends its request. It lasts as long as the level.
   asio::awaitable<void> disturb(bool slow_reader) {
     asio::ip::tcp::socket& socket = sockets_.emplace_back(io_);
-    Json messages = Json::array({{{"role", "user"}, {"content", "a long story"}}});
+    ordered_json messages = ordered_json::array({{{"role", "user"}, {"content", "a long story"}}});
     const std::string body = request_body(workload_, messages, options_.slow_answer).dump();
     std::string text = concat("POST ", server_.base, route(workload_), " HTTP/1.1\r\nHost: ", server_.host,
                               "\r\nContent-Type: application/json\r\n");
@@ -270,7 +269,7 @@ class LevelRun {
   asio::io_context io_{1};
   const ServerAddress& server_;
   const Workload& workload_;
-  const LoadOptions& options_;
+  const ServeLoadOptions& options_;
   LevelResult result_;
   std::list<asio::ip::tcp::socket> sockets_;
   double begin_ = 0;
@@ -279,7 +278,7 @@ class LevelRun {
 };
 
 // One exchange outside of any level.
-HttpAnswer call(const ServerAddress& server, const LoadOptions& options, const std::string& path,
+HttpAnswer call(const ServerAddress& server, const ServeLoadOptions& options, const std::string& path,
                 const std::string& body) {
   asio::io_context io(1);
   HttpAnswer answer;
@@ -306,26 +305,27 @@ HttpAnswer call(const ServerAddress& server, const LoadOptions& options, const s
 
 }  // namespace
 
-std::string first_model(const ServerAddress& server, const LoadOptions& options) {
+std::string first_model(const ServerAddress& server, const ServeLoadOptions& options) {
   const HttpAnswer answer = call(server, options, server.base + "/models", "");
-  const Json models = Json::parse(answer.body, nullptr, false);
+  const ordered_json models = ordered_json::parse(answer.body, nullptr, false);
   if (!models.is_object() || !models.contains("data") || models["data"].empty()) {
     fail(ErrorCode::kInvalidArgument, server.base, "/models names no model: use --served-model NAME");
   }
   return models["data"][0].value("id", std::string());
 }
 
-double measure_tokens_per_word(const ServerAddress& server, const Workload& workload, const LoadOptions& options) {
+double measure_tokens_per_word(const ServerAddress& server, const Workload& workload, const ServeLoadOptions& options) {
   constexpr int64_t kShort = 16, kLong = 80;
   std::array<double, 2> tokens{};
   for (const int64_t words : {kShort, kLong}) {
-    const Json messages = Json::array({{{"role", "user"}, {"content", random_words(workload, 0, words)}}});
-    Json body = request_body(workload, messages, 1);
+    const ordered_json messages =
+        ordered_json::array({{{"role", "user"}, {"content", random_words(workload, 0, words)}}});
+    ordered_json body = request_body(workload, messages, 1);
     body["stream"] = false;
     body.erase("stream_options");
     const HttpAnswer answer = call(server, options, server.base + route(workload), body.dump());
-    Answer counted;
-    take_usage(Json::parse(answer.body, nullptr, false), counted);
+    TimedAnswer counted;
+    take_usage(ordered_json::parse(answer.body, nullptr, false), counted);
     tokens[words == kLong ? 1 : 0] = static_cast<double>(counted.prompt_tokens);
   }
   // The difference leaves out what the server puts around a prompt.
@@ -334,7 +334,7 @@ double measure_tokens_per_word(const ServerAddress& server, const Workload& work
 }
 
 LevelResult run_level(const ServerAddress& server, const Workload& workload, const Level& level,
-                      const LoadOptions& options) {
+                      const ServeLoadOptions& options) {
   return LevelRun(server, workload, level, options).run();
 }
 

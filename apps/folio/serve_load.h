@@ -39,7 +39,7 @@ struct Level {
   int64_t requests = 1;     // conversations, for the agent workload
 };
 
-struct LoadOptions {
+struct ServeLoadOptions {
   std::string key;
   double timeout = 600;          // seconds without a byte
   double ramp = 0;               // seconds over which the first requests of a level are spread
@@ -50,7 +50,7 @@ struct LoadOptions {
 };
 
 // One answer. Times are seconds on the clock of base/clock.h.
-struct Answer {
+struct TimedAnswer {
   double sent = 0;
   double ended = 0;
   std::vector<double> times;  // of the events that brought output
@@ -62,19 +62,19 @@ struct Answer {
 struct LevelResult {
   Level level;
   double seconds = 0;  // from the first request to the last byte
-  std::vector<Answer> answers;
+  std::vector<TimedAnswer> answers;
   std::string disturbance;  // why a slow reader or half-open connection could not be made; empty if all were
 };
 
 // The server's first model. Throws Error(kUnavailable) when the server does not answer, Error(kInvalidArgument) when it
 // refuses.
-std::string first_model(const ServerAddress& server, const LoadOptions& options);
+std::string first_model(const ServerAddress& server, const ServeLoadOptions& options);
 
 // Tokens that the server counts for a word of a prompt. Throws as first_model().
-double measure_tokens_per_word(const ServerAddress& server, const Workload& workload, const LoadOptions& options);
+double measure_tokens_per_word(const ServerAddress& server, const Workload& workload, const ServeLoadOptions& options);
 
 // Runs one level. A request that fails is one of the answers; an interrupt ends the command (interrupt.h).
 LevelResult run_level(const ServerAddress& server, const Workload& workload, const Level& level,
-                      const LoadOptions& options);
+                      const ServeLoadOptions& options);
 
 }  // namespace folio

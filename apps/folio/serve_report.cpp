@@ -13,9 +13,9 @@
 namespace folio {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-Json to_json(const Distribution& d) {
+ordered_json to_json(const Distribution& d) {
   return {{"count", d.count}, {"mean", d.mean}, {"p50", d.p50}, {"p90", d.p90},
           {"p95", d.p95},     {"p99", d.p99},   {"max", d.max}};
 }
@@ -40,37 +40,37 @@ struct Panel {
   std::vector<Line> lines;
 };
 
-constexpr double kWidth = 300, kHeight = 210, kGap = 66, kLeft = 70, kTop = 92;
+constexpr double kPanelWidth = 300, kPanelHeight = 210, kPanelGap = 66, kPanelLeft = 70, kPanelTop = 92;
 
 std::string draw_panel(const Panel& panel, const std::vector<std::string>& labels, double left) {
   double highest = 0;
   for (const Line& line : panel.lines)
     highest = std::max(highest, *std::max_element(line.values.begin(), line.values.end()));
   highest = nice_ceiling(highest);
-  const double bottom = kTop + kHeight;
-  std::string svg = svg_text(left, kTop - 40, "title", panel.title);
+  const double bottom = kPanelTop + kPanelHeight;
+  std::string svg = svg_text(left, kPanelTop - 40, "title", panel.title);
   double legend = left;
   for (const Line& line : panel.lines) {
-    svg += concat("<circle cx=\"", svg_number(legend + 4), "\" cy=\"", svg_number(kTop - 23), "\" r=\"4\" class=\"fill",
-                  line.colour, "\"/>\n");
-    svg += svg_text(legend + 14, kTop - 19, "small", line.name);
+    svg += concat("<circle cx=\"", svg_number(legend + 4), "\" cy=\"", svg_number(kPanelTop - 23),
+                  "\" r=\"4\" class=\"fill", line.colour, "\"/>\n");
+    svg += svg_text(legend + 14, kPanelTop - 19, "small", line.name);
     legend += 26 + 7.0 * static_cast<double>(line.name.size());
   }
   for (const double part : {0.0, 0.5, 1.0}) {
-    const double y = bottom - part * kHeight;
-    svg += concat("<line x1=\"", svg_number(left), "\" x2=\"", svg_number(left + kWidth), "\" y1=\"", svg_number(y),
-                  "\" y2=\"", svg_number(y), "\" class=\"grid\"/>\n");
+    const double y = bottom - part * kPanelHeight;
+    svg += concat("<line x1=\"", svg_number(left), "\" x2=\"", svg_number(left + kPanelWidth), "\" y1=\"",
+                  svg_number(y), "\" y2=\"", svg_number(y), "\" class=\"grid\"/>\n");
     svg += svg_text(left - 8, y + 4, "small end", svg_number(highest * part) + (part == 1.0 ? " " + panel.unit : ""));
   }
   const auto x_of = [&](size_t i) {
-    return labels.size() == 1 ? left + kWidth / 2
-                              : left + kWidth * static_cast<double>(i) / static_cast<double>(labels.size() - 1);
+    return labels.size() == 1 ? left + kPanelWidth / 2
+                              : left + kPanelWidth * static_cast<double>(i) / static_cast<double>(labels.size() - 1);
   };
   for (size_t i = 0; i < labels.size(); ++i) svg += svg_text(x_of(i), bottom + 18, "small middle", labels[i]);
   for (const Line& line : panel.lines) {
     std::string path, points;
     for (size_t i = 0; i < line.values.size(); ++i) {
-      const std::string x = svg_number(x_of(i)), y = svg_number(bottom - kHeight * line.values[i] / highest);
+      const std::string x = svg_number(x_of(i)), y = svg_number(bottom - kPanelHeight * line.values[i] / highest);
       path += concat(i == 0 ? "M" : "L", x, " ", y);
       points += concat("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"3.5\" class=\"fill", line.colour, "\"><title>",
                        line.name, " ", svg_number(line.values[i]), " ", panel.unit, "</title></circle>\n");
@@ -104,7 +104,7 @@ LevelReport summarise(const LevelResult& result, double interval) {
   std::vector<double> first, per_token, between, whole, late;
   std::vector<std::vector<double>> turns;
   std::map<std::string, int64_t> errors;
-  for (const Answer& answer : result.answers) {
+  for (const TimedAnswer& answer : result.answers) {
     if (!answer.error.empty()) {
       ++report.failed;
       ++errors[answer.error];
@@ -138,8 +138,8 @@ LevelReport summarise(const LevelResult& result, double interval) {
   return report;
 }
 
-Json to_json(const LevelReport& report) {
-  Json json = {
+ordered_json to_json(const LevelReport& report) {
+  ordered_json json = {
       {"concurrency", report.level.concurrency},
       {"rate", report.level.rate},
       {"seconds", report.seconds},
@@ -157,7 +157,7 @@ Json to_json(const LevelReport& report) {
       {"latency_seconds", to_json(report.whole)}};
   if (report.late.count > 0) json["late_seconds"] = to_json(report.late);
   for (const Distribution& turn : report.first_of_turn) json["ttft_seconds_of_turn"].push_back(to_json(turn));
-  json["errors"] = Json::object();
+  json["errors"] = ordered_json::object();
   for (const auto& [message, count] : report.errors) json["errors"][message] = count;
   return json;
 }
@@ -177,15 +177,15 @@ std::string chart(const std::vector<LevelReport>& reports, const std::string& ti
     token.lines[1].values.push_back(1e3 * report.per_token.p99);
     token.lines[2].values.push_back(1e3 * report.between.p99);
   }
-  const double width = kLeft + 3 * kWidth + 2 * kGap + 24, height = kTop + kHeight + 56;
+  const double width = kPanelLeft + 3 * kPanelWidth + 2 * kPanelGap + 24, height = kPanelTop + kPanelHeight + 56;
   std::string svg = svg_head(width, height, title);
-  svg += svg_text(kLeft, 28, "head", title);
-  double left = kLeft;
+  svg += svg_text(kPanelLeft, 28, "head", title);
+  double left = kPanelLeft;
   for (const Panel& panel : {speed, first, token}) {
     svg += draw_panel(panel, labels, left);
-    left += kWidth + kGap;
+    left += kPanelWidth + kPanelGap;
   }
-  svg += svg_text(kLeft, kTop + kHeight + 42, "small",
+  svg += svg_text(kPanelLeft, kPanelTop + kPanelHeight + 42, "small",
                   by_rate ? "over requests that arrive per second" : "over requests at once");
   return svg + "</svg>\n";
 }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "commands.h"
+#include "json_line.h"
 #include "tokenizer/compressed_vocab.h"
 #include "tokenizer/token_ids.h"
 #include "tokenizer/tokenizer.h"
@@ -22,9 +23,9 @@
 namespace folio {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-constexpr size_t kMaxInputBytes = size_t{1} << 30;
+constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 struct TokenizeFlags {
   TokenizerFlags tokenizer;
@@ -51,33 +52,29 @@ std::string read_stdin() {
   std::vector<char> buffer(size_t{1} << 16);
   while (std::cin.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || std::cin.gcount() > 0) {
     content.append(buffer.data(), static_cast<size_t>(std::cin.gcount()));
-    if (content.size() > kMaxInputBytes) {
-      fail(ErrorCode::kInvalidArgument, "standard input is longer than the limit of ", kMaxInputBytes, " bytes");
+    if (content.size() > kMaxTextBytes) {
+      fail(ErrorCode::kInvalidArgument, "standard input is longer than the limit of ", kMaxTextBytes, " bytes");
     }
   }
   return content;
 }
 
-std::string read_input(const std::string& file) {
-  return file.empty() ? read_stdin() : read_file(file, kMaxInputBytes);
-}
-
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string read_input(const std::string& file) { return file.empty() ? read_stdin() : read_file(file, kMaxTextBytes); }
 
 // Calls `answer` with the JSON value of every line of the input and prints what it returns, one line each. Reads line
 // by line, so that a program can hold the command open and ask.
-void for_each_json_line(const std::string& file, const std::function<Json(const Json&)>& answer) {
+void for_each_json_line(const std::string& file, const std::function<ordered_json(const ordered_json&)>& answer) {
   std::istringstream content;
-  if (!file.empty()) content.str(read_file(file, kMaxInputBytes));
+  if (!file.empty()) content.str(read_file(file, kMaxTextBytes));
   std::istream& in = file.empty() ? std::cin : content;
   size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     const std::string where = concat(file.empty() ? "standard input" : file, ": line ", number);
-    const Json value = Json::parse(line, nullptr, false);
+    const ordered_json value = ordered_json::parse(line, nullptr, false);
     if (value.is_discarded()) fail(ErrorCode::kInvalidArgument, where, " is not valid JSON");
     try {
-      std::cout << dump(answer(value)) << '\n';
+      std::cout << json_line(answer(value)) << '\n';
     } catch (const Error& error) {
       fail(error.code(), where, ": ", error.what());
     }
@@ -86,7 +83,7 @@ void for_each_json_line(const std::string& file, const std::function<Json(const 
 }
 
 // A line is a string, or {"text": string, "untrusted": [[begin, end], ...]} with ascending, disjoint byte ranges.
-std::vector<int32_t> encode_line(const Tokenizer& tokenizer, const Json& line, Special special) {
+std::vector<int32_t> encode_line(const Tokenizer& tokenizer, const ordered_json& line, Special special) {
   const bool plain = line.is_string();
   if (!plain && !(line.is_object() && line.contains("text") && line["text"].is_string())) {
     fail(ErrorCode::kInvalidArgument, "neither a string nor an object with a \"text\"");
@@ -95,9 +92,9 @@ std::vector<int32_t> encode_line(const Tokenizer& tokenizer, const Json& line, S
   if (plain || !line.contains("untrusted")) return tokenizer.encode(text, special);
   std::vector<ByteRange> untrusted;
   size_t covered = 0;
-  const Json& ranges = line["untrusted"];
+  const ordered_json& ranges = line["untrusted"];
   if (!ranges.is_array()) fail(ErrorCode::kInvalidArgument, "\"untrusted\" is not an array of [begin, end]");
-  for (const Json& range : ranges) {
+  for (const ordered_json& range : ranges) {
     if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned()) {
       fail(ErrorCode::kInvalidArgument, "\"untrusted\" is not an array of [begin, end]");
     }
@@ -113,16 +110,16 @@ std::vector<int32_t> encode_line(const Tokenizer& tokenizer, const Json& line, S
 
 void print_ids(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, const TokenizeFlags& flags) {
   if (flags.json) {
-    Json object{{"count", ids.size()}, {"ids", ids}};
+    ordered_json object{{"count", ids.size()}, {"ids", ids}};
     if (flags.pieces) {
-      Json& pieces = object["pieces"] = Json::array();
+      ordered_json& pieces = object["pieces"] = ordered_json::array();
       for (const int32_t id : ids) pieces.push_back(tokenizer.bytes(id));
     }
-    std::cout << dump(object) << '\n';
+    std::cout << json_line(object) << '\n';
     return;
   }
   if (flags.pieces) {
-    for (const int32_t id : ids) std::cout << id << '\t' << dump(tokenizer.bytes(id)) << '\n';
+    for (const int32_t id : ids) std::cout << id << '\t' << json_line(tokenizer.bytes(id)) << '\n';
     return;
   }
   for (size_t i = 0; i < ids.size(); ++i) std::cout << (i == 0 ? "" : " ") << ids[i];
@@ -134,9 +131,9 @@ void tokenize(const TokenizeFlags& flags, bool has_text) {
   const Special special = flags.no_special ? Special::kAsText : Special::kMatch;
   if (flags.compressed_map) {
     const CompressedVocabulary vocabulary = compressed_vocabulary(tokenizer);
-    std::cout << dump(Json{{"count", vocabulary.count}, {"map", vocabulary.map}}) << '\n';
+    std::cout << json_line(ordered_json{{"count", vocabulary.count}, {"map", vocabulary.map}}) << '\n';
   } else if (flags.json_lines) {
-    for_each_json_line(flags.file, [&](const Json& line) { return encode_line(tokenizer, line, special); });
+    for_each_json_line(flags.file, [&](const ordered_json& line) { return encode_line(tokenizer, line, special); });
   } else {
     print_ids(tokenizer, tokenizer.encode(has_text ? flags.text : read_input(flags.file), special), flags);
   }
@@ -145,16 +142,17 @@ void tokenize(const TokenizeFlags& flags, bool has_text) {
 void detokenize(const DetokenizeFlags& flags) {
   const Tokenizer tokenizer = load_tokenizer(flags.tokenizer);
   if (flags.json_lines) {
-    for_each_json_line(flags.file, [&](const Json& line) {
+    for_each_json_line(flags.file, [&](const ordered_json& line) {
       if (!line.is_array()) fail(ErrorCode::kInvalidArgument, "not an array of token ids");
       std::vector<int32_t> ids;
-      for (const Json& id : line) {
+      for (const ordered_json& id : line) {
         if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size())) {
-          fail(ErrorCode::kInvalidArgument, dump(id), " is not a token id: ids are 0 to ", tokenizer.vocab_size() - 1);
+          fail(ErrorCode::kInvalidArgument, json_line(id), " is not a token id: ids are 0 to ",
+               tokenizer.vocab_size() - 1);
         }
         ids.push_back(id.get<int32_t>());
       }
-      return Json(tokenizer.decode(ids, flags.skip_hidden));
+      return ordered_json(tokenizer.decode(ids, flags.skip_hidden));
     });
     return;
   }
@@ -167,7 +165,7 @@ void detokenize(const DetokenizeFlags& flags) {
     ids = parse_token_ids(read_input(flags.file), flags.file.empty() ? "standard input" : flags.file);
   const std::string text = tokenizer.decode(ids, flags.skip_hidden);
   if (flags.json) {
-    std::cout << dump(Json{{"text", text}}) << '\n';
+    std::cout << json_line(ordered_json{{"text", text}}) << '\n';
   } else {
     std::cout << text << (isatty(STDOUT_FILENO) != 0 ? "\n" : "");
   }
