@@ -11,3 +11,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/cpu/kernels_avx512bf16.c
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/ref/rotate.cpp PROPERTIES COMPILE_OPTIONS -fno-tree-vectorize)
 endif()
+
+# Each kernels_*.cpp includes the kernels anew, for one instruction set: no unity build (scripts/demo) may join them.
+file(GLOB kernel_files ${CMAKE_SOURCE_DIR}/src/ops/cpu/kernels_*.cpp)
+set_source_files_properties(${kernel_files} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
