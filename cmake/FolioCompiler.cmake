@@ -12,8 +12,10 @@ endif()
 
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                     -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
-if(NOT CMAKE_UNITY_BUILD)
-  # In a unity build (scripts/demo) files meet that never do otherwise, and shadow each other's names.
+if(CMAKE_UNITY_BUILD)
+  # Files meet that never do otherwise (scripts/demo), and shadow each other's names.
+  add_compile_options(-Wno-shadow)
+else()
   add_compile_options(-Werror)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
