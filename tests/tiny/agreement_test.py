@@ -22,7 +22,7 @@ FOLIO, SOURCE = os.environ["FOLIO"], os.environ["FOLIO_SOURCE_DIR"]
 REFERENCE_EVERYWHERE = sys.argv[1:] == ["reference"]
 MOST_NLL_DIFFERENCE = 0.005    # nats per token over all positions
 LEAST_SAME_TOKEN = 0.99        # with the same sums
-LEAST_OF_OTHER_ORDERS = 0.92   # 94.1 % measured on avx2, 94.5 % on avx512bf16
+LEAST_OF_OTHER_ORDERS = 0.94   # 96.0 % measured on avx2, 96.4 % on avx512bf16
 BEGINNING = 128                # tokens of a row: the reference takes 30 ms for each
 
 

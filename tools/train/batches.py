@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 # Share of the rows that each part gets.
-MIX = {"chat": 0.48, "entries": 0.18, "prose": 0.28, "webster": 0.04, "simple": 0.02}
+MIX = {"chat": 0.52, "entries": 0.12, "prose": 0.27, "webster": 0.07, "simple": 0.02}
 
 
 class Part:
@@ -15,6 +15,7 @@ class Part:
             self.tokens = torch.from_numpy(data["tokens"].astype(np.int32)).to(device)
             self.starts = torch.from_numpy(data["starts"].astype(np.int64)).to(device)
             self.bytes = int(data["bytes"])
+            self.answers = torch.from_numpy(data["answers"]).to(device) if "answers" in data else None
 
 
 class Batches:
@@ -39,10 +40,10 @@ class Batches:
 
 
 def held_out_rows(path, length, rows, device):
-    """Consecutive rows [n, length + 1] of a held-out domain, n a multiple of `rows`, padded with -1; bytes of its text."""
+    """Consecutive rows [n, length + 1] of a part, n a multiple of `rows`, padded with -1; and the part."""
     part = Part(path, device)
     count = len(part.tokens) - 1
     out = torch.full((-(-count // length // rows) * rows * length + 1,), -1, dtype=torch.long, device=device)
     out[: count + 1] = part.tokens
     at = torch.arange(0, len(out) - 1, length, device=device)[:, None] + torch.arange(length + 1, device=device)
-    return out[at], part.bytes
+    return out[at], part

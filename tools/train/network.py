@@ -370,26 +370,28 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, c, layer):
+    def __init__(self, c, layer, dropout=0.0):
         super().__init__()
         self.attn, self.ffn = Attention(c, layer), Mixture(c, layer)
         self.hc_attn, self.hc_ffn = HyperSite(c), HyperSite(c)
+        self.dropout = dropout
 
     def forward(self, streams, mix, attention):
         """streams [N,S,D]; `attention` maps the normed input [N,D] to the sublayer's output [N,D] (4.2)."""
         pre, post, comb = self.hc_attn.mixes(streams)
         x = collapse_norm(streams, mix, self.hc_attn.norm, self.hc_attn.eps)
-        streams = expand(streams, attention(x), post, comb)
+        streams = expand(streams, F.dropout(attention(x), self.dropout, self.training), post, comb)
         next_mix, post, comb = self.hc_ffn.mixes(streams)
         v = collapse_norm(streams, pre, self.hc_ffn.norm, self.hc_ffn.eps)
-        return expand(streams, self.ffn(v), post, comb), next_mix
+        return expand(streams, F.dropout(self.ffn(v), self.dropout, self.training), post, comb), next_mix
 
 
 class Engram(nn.Module):
     """One layer's tables and projections; rows are found by hashing compressed n-grams (8.2, 8.3)."""
 
-    def __init__(self, c, index, multipliers, primes):
+    def __init__(self, c, index, multipliers, primes, dropout=0.0):
         super().__init__()
+        self.dropout = dropout  # of whole table rows
         columns, width, d, s = (
             (c.engram_max_ngram_size - 1) * c.engram_n_heads,
             c.engram_head_dim,
@@ -415,22 +417,23 @@ class Engram(nn.Module):
         return (torch.cat(hashes, -1) % self.primes + self.offsets).flatten(0, 1)
 
     def forward(self, streams, rows):
-        return engram_inject(streams, F.embedding(rows, self.table), self.wkv, self.q_weight, self.k_weight, self.eps)
+        found = F.dropout1d(F.embedding(rows, self.table), self.dropout, self.training)
+        return engram_inject(streams, found, self.wkv, self.q_weight, self.k_weight, self.eps)
 
 
 class Backbone(nn.Module):
-    def __init__(self, c: Config, token_map):
+    def __init__(self, c: Config, token_map, dropout=0.0):
         super().__init__()
         self.c = c
         self.embed, self.head = parameter(c.vocab_size, c.hidden_size, std=0.7), matrix(
             c.vocab_size, c.hidden_size, 0.5
         )
         self.norm = parameter(c.hidden_size, mean=1.0)
-        self.layers = nn.ModuleList(Block(c, layer) for layer in range(c.num_hidden_layers))
+        self.layers = nn.ModuleList(Block(c, layer, dropout) for layer in range(c.num_hidden_layers))
         multipliers = hash_multipliers(c.engram_layer_ids, c.engram_max_ngram_size, c.engram_compressed_vocab_size)
         primes = engram_primes(c)
         self.engrams = nn.ModuleDict(
-            {str(layer): Engram(c, i, multipliers[i], primes[i]) for i, layer in enumerate(c.engram_layer_ids)}
+            {str(layer): Engram(c, i, multipliers[i], primes[i], dropout) for i, layer in enumerate(c.engram_layer_ids)}
         )
         self.register_buffer("token_map", torch.tensor(token_map, dtype=torch.int64), persistent=False)
         self.pad = int(token_map[c.engram_pad_token_id])

@@ -45,7 +45,7 @@ class Trainer:
         torch.manual_seed(arguments.seed)
         self.tokenizer = Path(arguments.data) / "tokenizer.json"
         self.data, self.config, token_map = tiny_config(self.tokenizer)
-        self.backbone = Backbone(self.config, token_map).to(self.device)
+        self.backbone = Backbone(self.config, token_map, arguments.dropout).to(self.device)
         self.drafts = Drafts(self.config).to(self.device)
         self.backbone.geometry(arguments.length, self.device)
         self.trained = self.backbone if arguments.stage == "backbone" else self.drafts
@@ -58,13 +58,12 @@ class Trainer:
 
     def _resume(self, path):
         if path.is_dir():
-            load_checkpoint(self.backbone, None, path)
+            load_checkpoint(self.backbone, self.drafts, path)
             return
         state = torch.load(path, map_location=self.device)
         self.backbone.load_state_dict(state["backbone"])
+        self.drafts.load_state_dict(state["drafts"])
         self.log_lines, self.tokens_seen = state["log"], state["tokens"]
-        if state["stage"] == "drafts":
-            self.drafts.load_state_dict(state["drafts"])
         if state["stage"] == self.a.stage:
             self.optimiser.load(state["optimiser"])
 
@@ -79,7 +78,7 @@ class Trainer:
 
     def rate(self, fraction):
         warm = min(1.0, (self.step + 1) / self.a.warmup)
-        return warm * min(1.0, max(0.0, (1 - fraction) / self.a.decay))
+        return self.a.peak * warm * min(1.0, max(0.0, (1 - fraction) / self.a.decay))
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -134,9 +133,9 @@ class Trainer:
             if self.step % self.a.log_every == 0 or self.step <= 3:
                 self.log(values, first)
             if self.a.evaluate_every and self.step % self.a.evaluate_every == 0 and self.a.stage == "backbone":
-                self.log({f"bpb_{k}": v for k, v in self.held_out().items()}, first)
+                self.log(self.held_out(), first)
         if self.a.stage == "backbone" and self.a.evaluate_every:
-            self.log({f"bpb_{k}": v for k, v in self.held_out().items()}, first)
+            self.log(self.held_out(), first)
 
     def warm_up(self):
         """Compiles what the run will use, so that the clock starts after it."""
@@ -159,11 +158,13 @@ class Trainer:
 
     def check_pieces(self, tokens):
         """The compiled pieces must compute what the plain ones compute, up to rounding."""
+        self.backbone.eval()
         fast = self.backbone(tokens, select=True)[0].detach().float()
         network.compile_pieces = False
         with torch.no_grad():
             plain = torch.cat([self.backbone(part, select=True)[0] for part in tokens.split(16)]).float()
         network.compile_pieces = self.cuda
+        self.backbone.train()
         difference = float((fast - plain).norm() / plain.norm())
         print(f"compiled and plain pieces differ by {difference:.4f}", flush=True)
         if difference > 0.25:
@@ -194,20 +195,30 @@ class Trainer:
                 print(f"memory {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB", flush=True)
 
     def held_out(self):
-        """Bits per byte of each held-out domain. With gradients enabled, so that the training kernels are used."""
+        """Bits per byte of each held-out domain, and how many definitions are known: the share of those asked for whose
+        every token has a probability above one half. With gradients enabled, so that the training kernels are used."""
         self.backbone.eval()
-        result = {}
-        for path in sorted((Path(self.a.data) / "held_out").glob("*.npz")):
-            rows, size = held_out_rows(path, self.a.length, self.a.rows, self.device)
-            total = 0.0
-            for at in range(0, len(rows), self.a.rows):
-                part = rows[at : at + self.a.rows]
-                nll, _ = self.backbone.losses(part[:, :-1].clamp(min=0), part[:, 1:], select=True)
-                total += float(nll.detach().sum())
-                del nll
-            result[path.stem] = total / math.log(2) / size
+        data, result = Path(self.a.data), {}
+        for path in sorted((data / "held_out").glob("*.npz")):
+            nll, part = self.row_losses(path)
+            result[f"bpb_{path.stem}"] = float(nll.sum()) / math.log(2) / part.bytes
+        nll, part = self.row_losses(data / "recall.npz")
+        document = torch.bucketize(torch.arange(len(nll), device=self.device) + 1, part.starts, right=True) - 1
+        unsure = torch.zeros(len(part.starts), device=self.device)
+        unsure.index_add_(0, document, ((nll > math.log(2)) & part.answers[1:]).float())
+        result["recall"] = float((unsure == 0).float().mean())
         self.backbone.train(self.a.stage == "backbone")
         return result
+
+    def row_losses(self, path):
+        """NLL of each token but the first of a part of the data, in rows of the training length; and the part."""
+        rows, part = held_out_rows(path, self.a.length, self.a.rows, self.device)
+        nll = []
+        for at in range(0, len(rows), self.a.rows):
+            batch = rows[at : at + self.a.rows]
+            values, _ = self.backbone.losses(batch[:, :-1].clamp(min=0), batch[:, 1:], select=True)
+            nll.append(values.detach())
+        return torch.cat(nll)[: len(part.tokens) - 1], part
 
     def save(self):
         out = Path(self.a.out)
@@ -239,6 +250,9 @@ def main():
     parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence (default: %(default)s)")
     parser.add_argument("--warmup", type=int, default=100, help="steps (default: %(default)s)")
     parser.add_argument(
+        "--peak", type=float, default=1.0, help="factor of all learning rates (default: %(default)s)"
+    )
+    parser.add_argument(
         "--decay",
         type=float,
         default=0.45,
@@ -249,6 +263,9 @@ def main():
         type=float,
         default=0.6,
         help="share of the time after which top-k selection is on (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--dropout", type=float, default=0.1, help="of sublayer outputs and Engram rows (default: %(default)s)"
     )
     parser.add_argument("--check", action="store_true", help="first compare the compiled pieces with the plain ones")
     parser.add_argument("--log-every", type=int, default=50)
