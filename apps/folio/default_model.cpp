@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Raise the number with every new models/folio-tiny. The last part is the name that the server gives to clients.
-constexpr const char* kBundledName = "r1/folio-tiny";
 constexpr uint64_t kSeed = 1;
 // Part of the directory's name: raise it when synthesize writes other bytes for the same preset and seed.
 constexpr int kRevision = 1;
@@ -105,7 +103,7 @@ int64_t count_compressed_ids(const std::string& tokenizer_path) {
 
 std::string default_model_dir() {
   if (const char* named = std::getenv("FOLIO_MODEL"); named != nullptr && *named != '\0') return named;
-  return made_once(cache_directory() / kBundledName, unpack_bundled_model);
+  return made_once(cache_directory() / FOLIO_BUNDLED_MODEL, unpack_bundled_model);
 }
 
 std::string preset_model_dir(const std::string& preset) {
