@@ -18,7 +18,7 @@ gpus=$(python3 -c 'import torch; print(torch.cuda.device_count())')
 
 train() {
   torchrun --standalone --nproc-per-node "$gpus" train.py "$@" --data "$data" --out "$state" 2>&1 |
-    grep -E --line-buffered '^\{|compiled|Error|line [0-9]+, in|memory'
+    grep -E --line-buffered '^\{|compiled|differs|wrong|Error|line [0-9]+, in|memory'
   mkdir -p "$OUT"
   cp -r "$state/model" "$state/log.jsonl" "$OUT/"
 }

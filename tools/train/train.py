@@ -25,6 +25,7 @@ from drafts import Drafts
 from export import export, load_checkpoint
 from network import Backbone
 from optimiser import Optimiser
+from sinkhorn import Sinkhorn, sinkhorn_plain
 
 PROBES = 32  # rows of a sequence at which the indexer is taught
 ANCHORS = 48  # draft blocks of a sequence
@@ -169,6 +170,21 @@ class Trainer:
         print(f"compiled and plain pieces differ by {difference:.4f}", flush=True)
         if difference > 0.25:
             raise SystemExit("the compiled pieces are wrong")
+        self.check_sinkhorn()
+
+    def check_sinkhorn(self):
+        """Its gradient must be that of the iterations as they are written down, also where they have not converged."""
+        logits = 6 * torch.randn(4096, self.config.hc_mult, self.config.hc_mult, device=self.device)
+        upstream = torch.randn_like(logits)
+        gradients = []
+        for function, c in ((Sinkhorn.apply, logits), (sinkhorn_plain, logits.double())):
+            c = c.requires_grad_()
+            result = function(c, self.config.hc_sinkhorn_iters, self.config.hc_eps)
+            gradients.append(torch.autograd.grad(result, c, upstream.to(c.dtype))[0].double())
+        difference = float((gradients[0] - gradients[1]).norm() / gradients[1].norm())
+        print(f"gradient of Sinkhorn differs by {difference:.1e}", flush=True)
+        if difference > 1e-4:
+            raise SystemExit("the gradient of Sinkhorn is wrong")
 
     def frozen_eval(self):
         if self.a.stage == "drafts":
