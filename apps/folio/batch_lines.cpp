@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "checkpoint/json.h"
+#include "engine/model_runner.h"
 #include "json_line.h"
 
 namespace folio {
@@ -185,6 +186,26 @@ ordered_json error_line(const json& id, int32_t choice, int64_t number, const st
 BatchInput::BatchInput(const std::string& path, const std::string& flag)
     : name_(flag + " " + path), in_(path, std::ios::binary) {
   if (!in_ || fs::is_directory(path)) fail(ErrorCode::kNotFound, name_, ": cannot be read");
+}
+
+std::vector<BatchRequest> read_requests(const std::string& path, const std::string& flag,
+                                        const GenerationFlags& defaults, const ModelFiles& files) {
+  const Config& config = files.checkpoint.config();
+  std::vector<BatchRequest> requests;
+  BatchInput input(path, flag);
+  for (std::string text; input.next(text);) {
+    try {
+      requests.push_back(batch_request(parse_line(text), defaults, files.tokenizer));
+      Request& request = *requests.back().request;
+      request.choices = 1;
+      check_sampling(request, config.vocab_size);
+      check_prompt(request.prompt, config, context_length(config, 0));
+    } catch (const Error& error) {
+      fail(error.code(), path, " line ", input.number(), ": ", error.what());
+    }
+  }
+  if (requests.empty()) fail(ErrorCode::kInvalidArgument, path, " holds no prompt");
+  return requests;
 }
 
 bool BatchInput::next(std::string& line) {

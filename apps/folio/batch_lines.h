@@ -10,6 +10,7 @@
 
 #include "engine/request.h"
 #include "generation_flags.h"
+#include "model/model_files.h"
 #include "tokenizer/tokenizer.h"
 
 namespace folio {
@@ -28,6 +29,11 @@ nlohmann::json parse_line(std::string_view text);
 
 // The request of a line; what it does not say comes from `defaults`. Throws Error(kInvalidArgument).
 BatchRequest batch_request(const nlohmann::json& line, const GenerationFlags& defaults, const Tokenizer& tokenizer);
+
+// The requests of a file of such lines, checked against the model, with one choice each. Throws Error(kNotFound,
+// kInvalidArgument), which names the line; `flag` names the file.
+std::vector<BatchRequest> read_requests(const std::string& path, const std::string& flag,
+                                        const GenerationFlags& defaults, const ModelFiles& files);
 
 // One choice's result, or why there is none.
 nlohmann::ordered_json result_line(const nlohmann::json& id, int32_t choice, const std::string& text,

@@ -1,27 +1,25 @@
 // folio bench speculation: what drafts are worth at each number of requests. One run: without speculation, with blocks
-// of each width, with dynamic verification, and what the draft head costs. How many drafts are accepted is given, not
-// measured: a plain run says what comes next, and proposals are replaced by as many right tokens as the forced
-// acceptance curve asks for (spec runtime 7.6), so that every mode generates the same text. Dynamic verification is
-// told the probabilities of that curve.
+// of each width, with dynamic verification, and what the draft head costs. On random prompts how many drafts are
+// accepted is given, not measured: a plain run says what comes next, and proposals are replaced by as many right tokens
+// as the forced acceptance curve asks for (spec runtime 7.6), so that every mode generates the same text. Dynamic
+// verification is told the probabilities of that curve. With --prompts drafts and confidences are the model's own.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "bench.h"
 #include "bench_requests.h"
 #include "checkpoint/presets.h"
 #include "default_model.h"
 #include "engine/calibration.h"
-#include "engine/calibration_profile.h"
 #include "engine_flags.h"
 #include "interrupt.h"
 #include "model/cost.h"
 #include "model_flags.h"
+#include "speculation_load.h"
 
 namespace folio {
 namespace {
@@ -34,268 +32,182 @@ struct Flags {
   int64_t prompt = 16;
   int64_t answer = 144;
   int steps = 12;
+  int64_t dynamic_steps = 200;
+  std::string prompts;  // file; "": random ones
+  GenerationFlags generation;
   bool json = false;
 };
 
-using Answers = std::vector<std::vector<int32_t>>;
 using Profile = std::shared_ptr<const CalibrationProfile>;
 
-// One mode at one number of requests.
-struct Measurement {
-  int64_t tokens = 0, steps = 0;
-  double seconds = 0, forward_seconds = 0, draft_seconds = 0;
-  int64_t drafted = 0, accepted = 0, verifications = 0;
-
-  double rate() const { return static_cast<double>(tokens) / seconds; }
-  double draft_share() const { return draft_seconds / (forward_seconds + draft_seconds); }
-  double accepted_length() const {
-    return verifications > 0 ? 1 + static_cast<double>(accepted) / static_cast<double>(verifications) : 1;
-  }
-};
-
-// Requests that decode together.
-class Load {
- public:
-  Load(ModelRunner& runner, const EngineConfig& config, const Flags& flags, int32_t requests)
-      : flags_(flags),
-        width_(config.num_speculative_tokens),
-        core_(runner, config),
-        vocab_(runner.config().vocab_size) {
-    for (int32_t i = 0; i < requests; ++i) {
-      sinks_.push_back(std::make_shared<AnswerCounter>());
-      const auto seed = static_cast<uint64_t>(i) + 1;
-      auto request = bench_request(random_prompt(runner.config(), flags.prompt, seed), flags.answer, sinks_.back());
-      // Drawn rather than greedy, which may fall into a loop that meets few experts.
-      request->sampling = {.temperature = 1, .seed = seed};
-      core_.submit(static_cast<RequestId>(i), request);
-    }
-  }
-
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
-  // What the requests hold is for the next ones.
-  ~Load() { core_.abort_all(); }
-
-  // Steps from when every request has told `warm_up` tokens on, or the longest answer has room for one step more:
-  // `steps` of them, or as many as there are before the first answer ends. `answers` is what the requests say.
-  Measurement measure(int64_t warm_up, int steps, const Answers& answers) {
-    while (std::ssize(shortest()) < warm_up && has_room(2)) step(answers);
-    const EngineCore::Stats before = core_.stats();
-    const SpeculationStats drafts = core_.scheduler().stats().speculation;
-    const int64_t told_before = told();
-    Measurement m;
-    const double start = now_seconds();
-    while (m.steps < steps && has_room(1)) {
-      step(answers);
-      ++m.steps;
-    }
-    FOLIO_CHECK(m.steps > 0);
-    m.seconds = now_seconds() - start;
-    m.tokens = told() - told_before;
-    m.draft_seconds = core_.stats().draft_seconds - before.draft_seconds;
-    m.forward_seconds = core_.stats().run_seconds - before.run_seconds;
-    const SpeculationStats& after = core_.scheduler().stats().speculation;
-    m.drafted = after.drafted_tokens() - drafts.drafted_tokens();
-    m.accepted = after.accepted_tokens() - drafts.accepted_tokens();
-    m.verifications = after.verifications - drafts.verifications;
-    return m;
-  }
-
-  // All tokens of all answers.
-  Answers answers() {
-    while (!core_.empty()) step({});
-    Answers all;
-    for (const auto& sink : sinks_) all.push_back(sink->tokens);
-    return all;
-  }
-
- private:
-  void step(const Answers& answers) {
-    check_interrupt();
-    for (const auto& state : core_.scheduler().states()) {
-      if (!state->drafts.empty()) replace_drafts(*state, answers[static_cast<size_t>(state->id)]);
-    }
-    core_.step();
-  }
-
-  void replace_drafts(RequestState& state, const std::vector<int32_t>& answer) const {
-    const int32_t right = ForcedAcceptance(flags_.acceptance_length).accepts(state.id, state.generated(), width_);
-    for (int32_t i = 0; i < width_; ++i) {
-      const auto place = static_cast<size_t>(i), next = static_cast<size_t>(state.generated() + i);
-      const int32_t id = next < answer.size() ? answer[next] : 0;
-      state.drafts[place] = i < right ? id : static_cast<int32_t>((id + 1) % vocab_);
-      // Draft i is accepted behind the others with this probability.
-      const double p = std::clamp(flags_.acceptance_length - 1 - i, 1e-6, 1 - 1e-6);
-      state.confidences[place] = static_cast<float>(std::log(p / (1 - p)));
-    }
-  }
-
-  // Whether no answer ends within so many steps.
-  bool has_room(int64_t steps) const { return std::ssize(longest()) + steps * (1 + width_) < flags_.answer; }
-  const std::vector<int32_t>& shortest() const {
-    return (*std::ranges::min_element(sinks_, {}, [](const auto& sink) { return sink->tokens.size(); }))->tokens;
-  }
-  const std::vector<int32_t>& longest() const {
-    return (*std::ranges::max_element(sinks_, {}, [](const auto& sink) { return sink->tokens.size(); }))->tokens;
-  }
-  int64_t told() const {
-    int64_t count = 0;
-    for (const auto& sink : sinks_) count += std::ssize(sink->tokens);
-    return count;
-  }
-
-  const Flags& flags_;
-  int32_t width_;
-  EngineCore core_;
-  int64_t vocab_;
-  std::vector<std::shared_ptr<AnswerCounter>> sinks_;
-};
-
-// An engine for each number of drafts, 0 being none. Their weights are one mapping of the checkpoint.
-class Engines {
- public:
-  Engines(const ModelFiles& files, const Flags& flags) : flags_(flags) {
-    const auto widest = static_cast<int32_t>(files.checkpoint.config().dspark_block_size);
-    const int32_t most = *std::ranges::max_element(flags.requests);
-    for (int32_t width = 0; width <= widest; ++width) {
-      RunnerOptions options = runner_options(flags.model);
-      options.num_speculative_tokens = width;
-      options.max_num_seqs = most;
-      options.max_head_rows = most * (1 + width);
-      options.max_rows = static_cast<int32_t>(std::max<int64_t>(options.max_head_rows + 1, most * flags.prompt));
-      options.max_model_len = flags.prompt + flags.answer;
-      options.pages = static_cast<int32_t>(most * (options.max_model_len / options.block_size + 1));
-      runners_.push_back(std::make_unique<ModelRunner>(files, options));
-    }
-  }
-
-  int32_t widest() const { return static_cast<int32_t>(runners_.size()) - 1; }
-  ModelRunner& runner(int32_t width) { return *runners_[static_cast<size_t>(width)]; }
-
-  Load load(int32_t width, int32_t requests, const Profile& profile = nullptr) {
-    EngineConfig config;
-    config.max_num_seqs = runner(width).options().max_num_seqs;
-    config.max_num_batched_tokens = runner(width).options().max_rows;
-    config.num_speculative_tokens = width;
-    config.profile = profile;
-    config.prefix_cache = false;
-    return {runner(width), config, flags_, requests};
-  }
-
- private:
-  const Flags& flags_;
-  std::vector<std::unique_ptr<ModelRunner>> runners_;
-};
-
-constexpr int64_t kWarmUp = 4;                // tokens
+constexpr int64_t kWarmUp = 4;                // steps
+constexpr int64_t kTurn = 10;                 // steps with dynamic verification, and then without speculation
 constexpr const char* kPreset = "bench-cpu";  // without --model
 constexpr CoverageNames kCoverageNames{.num_speculative_tokens = "the model's block",
                                        .max_num_seqs = "the most of --requests"};
 
 struct Row {
   int32_t requests = 0;
-  Answers answers;
-  Measurement plain;               // before the others
-  Measurement plain_again;         // after them
-  std::vector<Measurement> fixed;  // by width
-  Measurement dynamic;
-  double draft_bytes_share = 0;  // of the widest
+  SpeculationWorkload workload;
+  GivenAcceptance given;
+  std::vector<LoadMeasurement> widths;     // of blocks, 0 being none; by turns
+  LoadMeasurement dynamic, dynamic_plain;  // by turns
+  double draft_bytes_share = 0;            // of the widest
 
-  // The machine may be busier at one end of the run than at the other.
-  double plain_rate() const { return (plain.rate() + plain_again.rate()) / 2; }
-  double ratio(const Measurement& m) const { return m.rate() / plain_rate(); }
-  const Measurement& widest() const { return fixed.back(); }
+  const LoadMeasurement& plain() const { return widths.front(); }
+  const LoadMeasurement& widest() const { return widths.back(); }
+  double ratio(const LoadMeasurement& m) const { return m.rate() / plain().rate(); }
+  double dynamic_ratio() const { return dynamic.rate() / dynamic_plain.rate(); }
   // Time of the draft head over its share of the bytes.
   double draft_cost() const { return widest().draft_share() / draft_bytes_share; }
 };
 
-Row measure_fixed(Engines& engines, const Flags& flags, const Config& config, int32_t requests) {
-  Row row;
-  row.requests = requests;
-  announce_measurement(concat(requests, " requests without speculation"));
-  Load plain = engines.load(0, requests);
-  row.plain = plain.measure(kWarmUp, 2 * flags.steps, {});
-  row.answers = plain.answers();
-  for (int32_t width = 1; width <= engines.widest(); ++width) {
-    announce_measurement(concat(requests, " requests, blocks of ", width));
-    row.fixed.push_back(engines.load(width, requests).measure(kWarmUp, flags.steps, row.answers));
+SpeculationWorkload make_workload(const Flags& flags, const ModelFiles& files) {
+  SpeculationWorkload workload{.lines = {}, .tokenizer = &files.tokenizer};
+  if (!flags.prompts.empty()) {
+    workload.lines = read_requests(flags.prompts, "--prompts", flags.generation, files);
+    return workload;
   }
-  const double draft = draft_weight_bytes(config, requests, engines.widest());
-  row.draft_bytes_share = draft / (draft + step_weight_bytes(config, int64_t{requests} * (1 + engines.widest()), true));
-  return row;
+  for (int32_t i = 0; i < std::ranges::max(flags.requests); ++i) {
+    const auto seed = static_cast<uint64_t>(i) + 1;
+    auto request = bench_request(random_prompt(files.checkpoint.config(), flags.prompt, seed), flags.answer, nullptr);
+    // Drawn rather than greedy, which may fall into a loop that meets few experts.
+    request->sampling = {.temperature = 1, .seed = seed};
+    workload.lines.push_back({.request = request, .stops = {}});
+  }
+  return workload;
 }
 
-// Dynamic verification from the middle of the answers on, when it has found out whether drafting pays.
-void measure_dynamic(Engines& engines, const Flags& flags, const Profile& profile, Row& row) {
-  announce_measurement(concat(row.requests, " requests, dynamic"));
-  row.dynamic = engines.load(engines.widest(), row.requests, profile)
-                    .measure(flags.answer / 2, static_cast<int>(flags.answer), row.answers);
-  announce_measurement(concat(row.requests, " requests without speculation, again"));
-  row.plain_again = engines.load(0, row.requests).measure(kWarmUp, 2 * flags.steps, {});
-}
+// Measures the rows of the table.
+class Measurements {
+ public:
+  Measurements(WidthEngines& engines, const Flags& flags) : engines_(engines), flags_(flags) {}
+
+  Row fixed_widths(const SpeculationWorkload& workload, const Config& config, int32_t requests) {
+    Row row;
+    row.requests = requests;
+    row.workload = workload;
+    if (flags_.prompts.empty()) {
+      row.workload.lines.resize(static_cast<size_t>(requests));
+      announce_measurement(concat(requests, " answers"));
+      row.given = {.length = flags_.acceptance_length, .answers = load(row, 0)->answers(requests)};
+    }
+    announce_measurement(concat(requests, " requests, each width"));
+    std::vector<std::unique_ptr<SpeculationLoad>> loads;
+    row.widths.resize(static_cast<size_t>(engines_.widest()) + 1);
+    for (int32_t width = 0; width <= engines_.widest(); ++width) {
+      loads.push_back(load(row, width));
+      LoadMeasurement warm_up;
+      loads.back()->run(kWarmUp, warm_up);
+    }
+    while (row.plain().steps < flags_.steps) {
+      const int64_t steps = std::min(kTurn, flags_.steps - row.plain().steps);
+      for (size_t width = 0; width < loads.size(); ++width) loads[width]->run(steps, row.widths[width]);
+    }
+    const double draft = draft_weight_bytes(config, requests, engines_.widest());
+    row.draft_bytes_share =
+        draft / (draft + step_weight_bytes(config, int64_t{requests} * (1 + engines_.widest()), true));
+    return row;
+  }
+
+  // Dynamic verification and none, by turns, both from the first step on.
+  void dynamic(Row& row, const Profile& profile) {
+    announce_measurement(concat(row.requests, " requests, dynamic"));
+    const auto dynamic = load(row, engines_.widest(), profile), plain = load(row, 0);
+    while (row.dynamic.steps < flags_.dynamic_steps) {
+      const int64_t steps = std::min(kTurn, flags_.dynamic_steps - row.dynamic.steps);
+      dynamic->run(steps, row.dynamic);
+      plain->run(steps, row.dynamic_plain);
+    }
+  }
+
+ private:
+  std::unique_ptr<SpeculationLoad> load(const Row& row, int32_t width, const Profile& profile = nullptr) {
+    const GivenAcceptance* given = flags_.prompts.empty() && width > 0 ? &row.given : nullptr;
+    return std::make_unique<SpeculationLoad>(engines_.runner(width), engines_.config(width, profile), row.workload,
+                                             row.requests, given);
+  }
+
+  WidthEngines& engines_;
+  const Flags& flags_;
+};
 
 // What the steps of this run have taken, and confidences that are right as they are.
 Profile measured_profile(const std::vector<Row>& rows, int32_t widest, int32_t max_num_seqs) {
-  std::vector<TimedStep> forward, draft;
-  const auto add = [](int64_t size, double seconds, const Measurement& m, std::vector<TimedStep>& points) {
-    points.push_back({.size = size, .seconds = seconds / static_cast<double>(m.steps)});
-  };
+  std::vector<TimedStep> forward;
+  std::vector<std::vector<TimedStep>> draft(static_cast<size_t>(widest));
   for (const Row& row : rows) {
-    add(row.requests, row.plain.forward_seconds, row.plain, forward);
-    for (size_t i = 0; i < row.fixed.size(); ++i) {
-      add(row.requests * (static_cast<int64_t>(i) + 2), row.fixed[i].forward_seconds, row.fixed[i], forward);
+    for (size_t width = 0; width < row.widths.size(); ++width) {
+      const LoadMeasurement& m = row.widths[width];
+      forward.push_back(
+          {.size = row.requests * (static_cast<int64_t>(width) + 1), .seconds = lower_quartile(m.forward_seconds)});
+      if (width == 0) continue;
+      draft[width - 1].push_back({.size = row.requests, .seconds = lower_quartile(m.draft_seconds)});
     }
-    add(row.requests, row.widest().draft_seconds, row.widest(), draft);
   }
   const auto profile = std::make_shared<CalibrationProfile>();
   profile->draft_width = widest;
   profile->max_num_seqs = max_num_seqs;
   profile->temperatures.assign(static_cast<size_t>(widest), 1.0);
-  profile->costs.draft_seconds = latency_envelope(draft, max_num_seqs);
-  for (const double seconds : latency_envelope(forward, int64_t{max_num_seqs} * (widest + 1))) {
-    profile->costs.steps_per_second.push_back(1 / seconds);
-  }
+  profile->costs = step_costs(forward, draft, max_num_seqs);
   return profile;
 }
 
 void print_text(const std::string& ops, const Flags& flags, const std::vector<Row>& rows) {
-  std::printf("%s, %.4g tokens of a whole verification accepted on average\n", ops.c_str(), flags.acceptance_length);
+  std::printf("%s, ", ops.c_str());
+  if (flags.prompts.empty()) {
+    std::printf("%.4g tokens of a whole verification accepted on average\n", flags.acceptance_length);
+  } else {
+    std::printf("acceptance is the model's own\n");
+  }
   std::printf("%8s  %11s", "requests", "plain tok/s");
-  for (size_t width = 1; width <= rows.front().fixed.size(); ++width) std::printf("    k=%zu", width);
+  for (size_t width = 1; width < rows.front().widths.size(); ++width) std::printf("    k=%zu", width);
   std::printf("  dynamic   draft head: time, bytes\n");
   for (const Row& row : rows) {
-    std::printf("%8d  %11.1f", row.requests, row.plain_rate());
-    for (const Measurement& m : row.fixed) std::printf("  %4.2fx", row.ratio(m));
-    std::printf("    %4.2fx   %4.1f %%, %4.1f %%: %.2fx\n", row.ratio(row.dynamic), 100 * row.widest().draft_share(),
+    std::printf("%8d  %11.1f", row.requests, row.plain().rate());
+    for (size_t width = 1; width < row.widths.size(); ++width) std::printf("  %4.2fx", row.ratio(row.widths[width]));
+    std::printf("   %5.3fx   %4.1f %%, %4.1f %%: %.2fx\n", row.dynamic_ratio(), 100 * row.widest().draft_share(),
                 100 * row.draft_bytes_share, row.draft_cost());
   }
+  std::printf("dynamic: %lld steps by turns with as many without speculation\n",
+              static_cast<long long>(flags.dynamic_steps));
 }
 
-nlohmann::ordered_json measurement_json(const Row& row, const Measurement& m) {
+nlohmann::ordered_json measurement_json(const LoadMeasurement& m, double ratio) {
   return {{"tokens_per_second", m.rate()},
-          {"ratio", row.ratio(m)},
+          {"ratio", ratio},
           {"steps", m.steps},
-          {"drafted_tokens", m.drafted},
-          {"accepted_length", m.accepted_length()},
+          {"accepted_length", m.speculation.accepted_length()},
           {"draft_time_share", m.draft_share()}};
+}
+
+nlohmann::ordered_json dynamic_json(const Row& row) {
+  nlohmann::ordered_json json = measurement_json(row.dynamic, row.dynamic_ratio());
+  json["plain_tokens_per_second"] = row.dynamic_plain.rate();
+  json["draft_widths"] = row.dynamic.speculation.widths;
+  json["verify_lengths"] = row.dynamic.speculation.lengths;
+  json["skipped_steps"] = row.dynamic.speculation.skipped_steps;
+  return json;
 }
 
 void print_json(const std::string& model, const std::string& ops, const Flags& flags, const std::vector<Row>& rows) {
   nlohmann::ordered_json table = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json fixed = nlohmann::ordered_json::array();
-    for (const Measurement& m : row.fixed) fixed.push_back(measurement_json(row, m));
+    for (size_t width = 1; width < row.widths.size(); ++width) {
+      fixed.push_back(measurement_json(row.widths[width], row.ratio(row.widths[width])));
+    }
     table.push_back({{"requests", row.requests},
-                     {"plain_tokens_per_second", row.plain_rate()},
+                     {"plain_tokens_per_second", row.plain().rate()},
                      {"fixed", fixed},
-                     {"dynamic", measurement_json(row, row.dynamic)},
+                     {"dynamic", dynamic_json(row)},
                      {"draft",
                       {{"time_share", row.widest().draft_share()},
                        {"bytes_share", row.draft_bytes_share},
                        {"ratio", row.draft_cost()}}}});
   }
-  const nlohmann::ordered_json report = {
-      {"model", model}, {"ops", ops}, {"acceptance_length", flags.acceptance_length}, {"table", table}};
+  nlohmann::ordered_json report = {{"model", model}, {"ops", ops}, {"acceptance_length", nullptr}, {"table", table}};
+  if (flags.prompts.empty()) report["acceptance_length"] = flags.acceptance_length;
   std::printf("%s\n", report.dump(2).c_str());
 }
 
@@ -307,10 +219,6 @@ void check_flags(const Flags& flags, const Config& config) {
   }
   if (const auto refusal = forced_refusal(flags.acceptance_length, widest, kCoverageNames.num_speculative_tokens)) {
     fail(ErrorCode::kInvalidArgument, *refusal);
-  }
-  if (const int64_t least = 2 * (1 + widest) + 1; flags.answer < least) {
-    fail(ErrorCode::kInvalidArgument, "--answer ", flags.answer, " is too short for two steps with blocks of ", widest,
-         ": it must be ", least, " or more");
   }
   if (flags.speculation.profile.empty()) return;
   const auto refusal = coverage_refusal(read_profile(flags.speculation.profile), widest,
@@ -331,15 +239,21 @@ void bench_speculation(const Flags& flags) {
   options.max_num_seqs = std::ranges::max(flags.requests);
   make_geometry(options, config);  // refuses sizes of a PAGE that cannot be
   Profile profile = load_profile(flags.speculation, files, options, kCoverageNames);
-  Engines engines(files, flags);
+  const SpeculationWorkload workload = make_workload(flags, files);
+  WidthEngines engines(files, runner_options(flags.model), workload, options.max_num_seqs);
   catch_interrupts();
-  std::fprintf(stderr, "folio: how many drafts are accepted is given here: %.4g tokens of a verification on average\n",
-               flags.acceptance_length);
+  if (flags.prompts.empty()) {
+    std::fprintf(stderr,
+                 "folio: how many drafts are accepted is given here: %.4g tokens of a verification on average\n",
+                 flags.acceptance_length);
+  }
+  Measurements measurements(engines, flags);
   std::vector<Row> rows;
-  engines.load(0, flags.requests.back()).measure(kWarmUp, flags.steps, {});  // maps the weights
-  for (const int32_t requests : flags.requests) rows.push_back(measure_fixed(engines, flags, config, requests));
-  if (profile == nullptr) profile = measured_profile(rows, widest, engines.runner(widest).options().max_num_seqs);
-  for (Row& row : rows) measure_dynamic(engines, flags, profile, row);
+  for (const int32_t requests : flags.requests) {
+    rows.push_back(measurements.fixed_widths(workload, config, requests));
+  }
+  if (profile == nullptr) profile = measured_profile(rows, widest, options.max_num_seqs);
+  for (Row& row : rows) measurements.dynamic(row, profile);
   const std::string ops = engines.runner(0).ops_name();
   flags.json ? print_json(dir, ops, flags, rows) : print_text(ops, flags, rows);
 }
@@ -353,7 +267,9 @@ void add_bench_speculation(CLI::App& bench) {
   command->footer(
       "How many drafts are accepted is given: each block has as many right tokens as the curve of "
       "--spec-decode-acceptance-length says, 3.51 being two always and the third in 51 % of the blocks. Dynamic "
-      "verification is told that curve, and takes what steps cost from this run unless there is a --dspark-profile. "
+      "verification is told that curve, and takes what steps cost from this run unless there is a --dspark-profile. It "
+      "takes turns with no speculation, so that a machine that is now busy and now idle treats both alike. With "
+      "--prompts drafts, confidences and acceptance are the model's own. "
       "The draft head's share of the model's time stands beside its share of the bytes of weights that a step reads, "
       "for "
       "the widest block. Without --model the bench-cpu checkpoint (2.3 GB) is made in the user's cache directory on "
@@ -370,14 +286,17 @@ void add_bench_speculation(CLI::App& bench) {
   command->add_option("--prompt", flags->prompt, "Prompt tokens of each request")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 16));
-  command
-      ->add_option("--answer", flags->answer,
-                   "Tokens of each answer; dynamic verification is measured over the second half")
+  command->add_option("--answer", flags->answer, "Tokens of each answer")
       ->type_name("N")
-      ->check(CLI::Range(32, 1 << 16));
-  command->add_option("--steps", flags->steps, "Steps to measure of each width; twice as many without drafts")
+      ->check(CLI::Range(1, 1 << 16));
+  command->add_option("--prompts", flags->prompts, "Prompts instead of random ones, lines of folio batch")
+      ->type_name("F.jsonl");
+  command->add_option("--steps", flags->steps, "Steps to measure of each width")
       ->type_name("N")
       ->check(CLI::Range(1, 10000));
+  command->add_option("--dynamic-steps", flags->dynamic_steps, "Steps to measure of dynamic verification")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
   command
       ->add_option("--dspark-profile", flags->speculation.profile,
                    "Profile of folio calibrate for dynamic verification (default: what steps cost in this run)")

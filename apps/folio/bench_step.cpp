@@ -1,5 +1,6 @@
 // folio bench step: whole steps of the model, one request. Decode at several contexts and one prefill, as fractions of
-// the read bandwidth and of the dot-product peak probed in the same run.
+// the read bandwidth and of the dot-product peak probed in the same run; with --speculative dspark also steps that
+// verify a block of drafts, and the draft head behind them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "bench_requests.h"
 #include "default_model.h"
 #include "engine/context.h"
+#include "engine_flags.h"
 #include "interrupt.h"
 #include "model/cost.h"
 #include "model_flags.h"
@@ -24,6 +26,7 @@ namespace {
 
 struct Flags {
   ModelFlags model;
+  SpeculationFlags speculation;  // method and number of tokens
   std::vector<int64_t> contexts = {512, 32768};
   int64_t prefill = 512;
   int steps = 32;
@@ -43,31 +46,57 @@ int32_t random_token(const Config& config, uint64_t counter) {
   return static_cast<int32_t>(random_bits(kSeed, 0, counter) % static_cast<uint64_t>(config.vocab_size));
 }
 
-struct Decode {
-  int64_t context = 0;
-  double seconds = 0;  // median of the steps
-  RowCost cost;
+// Medians of steps of a number of rows.
+struct Steps {
+  double seconds = 0;
+  double draft_seconds = 0;  // of the draft head behind it, for blocks of one draft less than there are rows
 };
 
-// One row a step, behind a context of random rows. Random ids rather than the model's own, which may fall into a loop
-// that meets few experts.
-Decode measure_decode(ModelRunner& runner, const Topology& topology, int64_t context, int steps) {
+// Behind a context of random rows. Random ids rather than the model's own, which may fall into a loop that meets few
+// experts.
+Steps measure_steps(ModelRunner& runner, int64_t context, int steps, int32_t rows) {
   Sequence sequence(runner);
   install_random_context(runner, sequence, context, kSeed);
   SamplingParams greedy;
   greedy.temperature = 0;
-  std::vector<double> seconds;
+  std::vector<double> seconds, draft_seconds;
   for (int i = 0; i < kWarmUp + steps; ++i) {
     check_interrupt();
     runner.builder().clear();
-    sequence.begin_span(1);
-    runner.builder().add_row({.value = random_token(runner.config(), static_cast<uint64_t>(context + i))});
-    runner.builder().add_sampled_row(greedy);
+    sequence.begin_span(rows);
+    for (int32_t row = 0; row < rows; ++row) {
+      runner.builder().add_row(
+          {.value = random_token(runner.config(), static_cast<uint64_t>(context + i * rows + row))});
+      runner.builder().add_sampled_row(greedy);
+    }
+    if (rows > 1) runner.builder().add_draft();
+    const Step step = runner.builder().step();
     const double start = now_seconds();
-    runner.run();
-    if (i >= kWarmUp) seconds.push_back(now_seconds() - start);
+    runner.run(CopyPlan(), step);
+    const double done = now_seconds();
+    if (rows > 1) runner.draft(step);
+    if (i < kWarmUp) continue;
+    seconds.push_back(done - start);
+    draft_seconds.push_back(now_seconds() - done);
   }
-  Decode decode{.context = context, .seconds = median(seconds), .cost = weight_cost(runner.config(), true)};
+  return {.seconds = median(seconds), .draft_seconds = rows > 1 ? median(draft_seconds) : 0};
+}
+
+struct Decode {
+  int64_t context = 0;
+  double seconds = 0;
+  RowCost cost;
+  Steps verify;  // of a block; 0 seconds without speculation
+};
+
+Decode measure_decode(ModelRunner& runner, const Topology& topology, int64_t context, int steps) {
+  Decode decode{.context = context,
+                .seconds = measure_steps(runner, context, steps, 1).seconds,
+                .cost = weight_cost(runner.config(), true),
+                .verify = {}};
+  if (const int32_t drafts = runner.options().num_speculative_tokens; drafts > 0) {
+    decode.verify = measure_steps(runner, context, steps, 1 + drafts);
+  }
   decode.cost += attention_cost(runner.config(), topology, runner.geometry(), context, true);
   return decode;
 }
@@ -106,7 +135,7 @@ Prefill measure_prefill(ModelRunner& runner, const Topology& topology, int64_t t
   return prefill;
 }
 
-void print_text(const std::string& ops, const CpuProbe& probe, const std::vector<Decode>& decodes,
+void print_text(const std::string& ops, const CpuProbe& probe, int32_t drafts, const std::vector<Decode>& decodes,
                 const Prefill& prefill) {
   std::printf("%s\nprobe    read %.1f GB/s, dot products %.0f GFLOP/s\n", ops.c_str(), probe.read_gb_s,
               probe.bf16_gflop_s);
@@ -115,6 +144,13 @@ void print_text(const std::string& ops, const CpuProbe& probe, const std::vector
                 static_cast<long long>(d.context), 1e3 * d.seconds, 1 / d.seconds, 1e-6 * d.cost.bytes,
                 1e-7 * d.cost.bytes / d.seconds / probe.read_gb_s, d.seconds / decodes.front().seconds);
   }
+  for (const Decode& d : decodes) {
+    if (drafts == 0) break;
+    std::printf(
+        "verify   context %7lld: %7.2f ms for %d drafts, %.2fx a plain step, and %.2f ms the draft head, %.2fx\n",
+        static_cast<long long>(d.context), 1e3 * d.verify.seconds, drafts, d.verify.seconds / d.seconds,
+        1e3 * d.verify.draft_seconds, d.verify.draft_seconds / d.seconds);
+  }
   std::printf("prefill  %lld tokens: %.2f s, %.1f tok/s, %.2f GFLOP a token, %.1f %% of the dot peak\n",
               static_cast<long long>(prefill.tokens), prefill.seconds,
               static_cast<double>(prefill.tokens) / prefill.seconds,
@@ -122,7 +158,7 @@ void print_text(const std::string& ops, const CpuProbe& probe, const std::vector
               1e-7 * prefill.flops / prefill.seconds / probe.bf16_gflop_s);
 }
 
-void print_json(const std::string& model, const std::string& ops, int threads, const CpuProbe& probe,
+void print_json(const std::string& model, const std::string& ops, int threads, const CpuProbe& probe, int32_t drafts,
                 const std::vector<Decode>& decodes, const Prefill& prefill) {
   const auto fraction = [&](const Decode& d) { return 1e-9 * d.cost.bytes / d.seconds / probe.read_gb_s; };
   nlohmann::ordered_json contexts = nlohmann::ordered_json::array();
@@ -133,6 +169,9 @@ void print_json(const std::string& model, const std::string& ops, int threads, c
                         {"bytes", d.cost.bytes},
                         {"bandwidth_fraction", fraction(d)},
                         {"relative_to_first", d.seconds / decodes.front().seconds}});
+    if (drafts == 0) continue;
+    contexts.back()["verify"] = {
+        {"drafts", drafts}, {"seconds", d.verify.seconds}, {"draft_seconds", d.verify.draft_seconds}};
   }
   const nlohmann::ordered_json report = {
       {"model", model},
@@ -159,16 +198,21 @@ void bench_step(const Flags& flags) {
   if (options.isa == "ref") fail(ErrorCode::kInvalidArgument, "--isa ref is not for measuring");
   const std::string dir = flags.model.model.empty() ? preset_model_dir("bench-cpu") : flags.model.model;
   const ModelFiles files = ModelFiles::open(dir);
-  options.max_rows = static_cast<int32_t>(flags.prefill);
+  const Config& config = files.checkpoint.config();
+  const int32_t drafts = speculative_tokens(flags.speculation);
+  check_speculation(drafts, config);
+  options.num_speculative_tokens = drafts;
+  options.max_head_rows = std::max(options.max_head_rows, 1 + drafts);
+  options.max_rows = std::max(static_cast<int32_t>(flags.prefill), 1 + drafts);
   const int64_t longest = *std::max_element(flags.contexts.begin(), flags.contexts.end());
-  const int64_t limit = files.checkpoint.config().max_position_embeddings;
-  if (flags.prefill > limit || longest + kWarmUp + flags.steps > limit) {
-    fail(ErrorCode::kInvalidArgument, "--prefill ", flags.prefill, ", or --context ", longest, " and ",
-         kWarmUp + flags.steps, " steps, do not fit in the model's context of ", limit, ": ask for less");
+  const int64_t limit = config.max_position_embeddings, decoded = (kWarmUp + flags.steps) * int64_t{1 + drafts};
+  if (flags.prefill > limit || longest + decoded > limit) {
+    fail(ErrorCode::kInvalidArgument, "--prefill ", flags.prefill, ", or --context ", longest, " and ", decoded,
+         " rows of steps, do not fit in the model's context of ", limit, ": ask for less");
   }
-  options.max_model_len = std::max(flags.prefill, longest + kWarmUp + flags.steps);
+  options.max_model_len = std::max(flags.prefill, longest + decoded);
   ModelRunner runner(files, options);
-  const Topology topology = make_topology(files.checkpoint.config());
+  const Topology topology = make_topology(config);
   catch_interrupts();
 
   // The machine may be busier at one end of the run than at the other: probe at both.
@@ -188,10 +232,10 @@ void bench_step(const Flags& flags) {
            .bf16_gflop_s = (probe.bf16_gflop_s + after.bf16_gflop_s) / 2};
 
   if (flags.json) {
-    print_json(dir, runner.ops_name(), options.threads > 0 ? options.threads : allowed_processors(), probe, decodes,
-               prefill);
+    print_json(dir, runner.ops_name(), options.threads > 0 ? options.threads : allowed_processors(), probe, drafts,
+               decodes, prefill);
   } else {
-    print_text(runner.ops_name(), probe, decodes, prefill);
+    print_text(runner.ops_name(), probe, drafts, decodes, prefill);
   }
 }
 
@@ -201,7 +245,9 @@ void add_bench_step(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("step", "Whole steps of one request: decode and prefill");
   command->footer(
       "Without --model the bench-cpu checkpoint (2.3 GB) is made in the user's cache directory on first use. Contexts "
-      "are installed with random rows, not prefilled. Medians; nothing else should run on the machine.");
+      "are installed with random rows, not prefilled. With --speculative dspark also steps that verify a whole block "
+      "of "
+      "drafts, and the draft head behind them. Medians; nothing else should run on the machine.");
   const auto flags = std::make_shared<Flags>();
   command->add_option("--context", flags->contexts, "Positions before the decoded row; the first is the reference")
       ->type_name("N,N,...")
@@ -213,6 +259,7 @@ void add_bench_step(CLI::App& bench) {
   command->add_option("--steps", flags->steps, "Decode steps to measure")->type_name("N")->check(CLI::Range(1, 100000));
   command->add_option("--repeats", flags->repeats, "Prefills to measure")->type_name("N")->check(CLI::Range(1, 1000));
   command->add_flag("--json", flags->json, "Print one JSON object");
+  add_speculative_flags(*command, flags->speculation);
   add_model_flags(*command, flags->model, true);
   command->callback([flags] { bench_step(*flags); });
 }

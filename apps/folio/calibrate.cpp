@@ -36,20 +36,10 @@ using Requests = std::vector<std::shared_ptr<Request>>;
 
 Requests read_prompts(const Flags& flags, const ModelFiles& files) {
   Requests requests;
-  BatchInput input(flags.prompts, "--prompts");
-  for (std::string text; input.next(text);) {
-    try {
-      const BatchRequest line = batch_request(parse_line(text), flags.generation, files.tokenizer);
-      requests.push_back(line.request);
-      requests.back()->choices = 1;
-      requests.back()->policies = stop_policies(files.tokenizer, line.stops, 1);
-      check_sampling(*requests.back(), files.checkpoint.config().vocab_size);
-      check_prompt(requests.back()->prompt, files.checkpoint.config(), context_length(files.checkpoint.config(), 0));
-    } catch (const Error& error) {
-      fail(error.code(), flags.prompts, " line ", input.number(), ": ", error.what());
-    }
+  for (const BatchRequest& line : read_requests(flags.prompts, "--prompts", flags.generation, files)) {
+    requests.push_back(line.request);
+    requests.back()->policies = stop_policies(files.tokenizer, line.stops, 1);
   }
-  if (requests.empty()) fail(ErrorCode::kInvalidArgument, flags.prompts, " holds no prompt");
   return requests;
 }
 
@@ -111,13 +101,6 @@ Fit fit(const std::vector<DraftBlock>& blocks, int32_t width) {
   return result;
 }
 
-StepCosts costs_of(const MeasuredSteps& measured, const Flags& flags) {
-  StepCosts costs{.steps_per_second = latency_envelope(measured.forwards(), flags.max_num_seqs * (flags.width + 1)),
-                  .draft_seconds = latency_envelope(measured.drafts, flags.max_num_seqs)};
-  for (double& entry : costs.steps_per_second) entry = 1 / entry;
-  return costs;
-}
-
 std::string evidence(const Requests& requests, const ObservedDrafts& observed, const Fit& fit,
                      const MeasuredSteps& measured) {
   nlohmann::ordered_json json = {{"prompts", requests.size()},
@@ -152,7 +135,8 @@ void print_costs(const StepCosts& costs, const Flags& flags) {
   std::printf("requests   plain step   all drafts verified   draft head\n");
   for (int32_t requests = 1; requests <= flags.max_num_seqs; requests *= 2) {
     std::printf("%8d %9.2f ms %18.2f ms %9.2f ms\n", requests, 1e3 * costs.forward_seconds(requests),
-                1e3 * costs.forward_seconds(requests * (flags.width + 1)), 1e3 * costs.drafting_seconds(requests));
+                1e3 * costs.forward_seconds(requests * (flags.width + 1)),
+                1e3 * costs.drafting_seconds(requests, flags.width));
   }
 }
 
@@ -200,7 +184,7 @@ void calibrate(const Flags& flags) {
   const CalibrationProfile profile{.identity = profile_identity(files, options, FOLIO_VERSION),
                                    .draft_width = flags.width,
                                    .max_num_seqs = flags.max_num_seqs,
-                                   .costs = costs_of(measured, flags),
+                                   .costs = step_costs(measured.forwards(), measured.drafts, flags.max_num_seqs),
                                    .temperatures = fitted.temperatures};
   write_file(confidences, reliability_chart(fitted.before, fitted.after, "Confidences of the draft head"));
   write_file(steps, throughput_chart(measured, profile.costs.steps_per_second, concat("Steps on ", runner.ops_name())));

@@ -72,28 +72,33 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
 
 void add_speculative_flags(CLI::App& command, SpeculationFlags& flags) {
   const std::string group = "Speculation";
-  command
-      .add_option("--speculative,--method", flags.method,
-                  "dspark: the model's draft head proposes tokens and a step verifies them; answers stay the same, bit "
-                  "for bit")
-      ->check(CLI::IsMember({"dspark", "none"}))
-      ->group(group);
+  flags.method_option =
+      command
+          .add_option("--speculative,--method", flags.method,
+                      "dspark: the model's draft head proposes tokens and a step verifies them; answers stay the same, "
+                      "bit for bit")
+          ->check(CLI::IsMember({"dspark", "none"}))
+          ->group(group);
   flags.num_tokens_option =
       command.add_option("--num-speculative-tokens", flags.num_tokens, "Tokens that it proposes at a time, 1 to 5")
           ->type_name("N")
           ->group(group);
 }
 
-void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
-  const std::string group = "Speculation";
-  add_speculative_flags(command, flags);
+void add_profile_flag(CLI::App& command, SpeculationFlags& flags) {
   command
       .add_option(
           "--dspark-profile,--calibration-profile", flags.profile,
           "Profile of folio calibrate: a step verifies as many of the proposals as pay, and none are made while "
           "that does not pay (default: all are verified)")
       ->type_name("FILE")
-      ->group(group);
+      ->group("Speculation");
+}
+
+void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
+  const std::string group = "Speculation";
+  add_speculative_flags(command, flags);
+  add_profile_flag(command, flags);
   command
       .add_option("--spec-acceptance", flags.acceptance,
                   "match: a proposal is kept if it is what is sampled; the same draws as without speculation. ratio: "
@@ -128,6 +133,13 @@ int32_t speculative_tokens(const SpeculationFlags& flags) {
     fail(ErrorCode::kInvalidArgument, "--num-speculative-tokens needs --speculative dspark");
   }
   return 0;
+}
+
+void check_speculation(int32_t tokens, const Config& config) {
+  if (tokens == 0) return;
+  if (const auto refusal = speculation_refusal(config, make_topology(config), tokens)) {
+    fail(ErrorCode::kInvalidArgument, *refusal);
+  }
 }
 
 void apply_speculation_flags(const SpeculationFlags& flags, EngineConfig& config) {
@@ -176,10 +188,7 @@ EngineSetup engine_setup(const ModelFlags& model, const EngineFlags& flags, cons
 
 void check_setup(const EngineSetup& setup, const Config& config) {
   // Before the layout: it has no windows for stages that are not there.
-  if (const int32_t tokens = setup.engine.num_speculative_tokens; tokens != 0) {
-    const auto refusal = speculation_refusal(config, make_topology(config), tokens);
-    if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
-  }
+  check_speculation(setup.engine.num_speculative_tokens, config);
   resolve(setup.engine, config, make_topology(config), make_geometry(setup.runner, config));
 }
 

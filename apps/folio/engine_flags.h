@@ -17,6 +17,7 @@ struct SpeculationFlags {
   double acceptance_length = 0, acceptance_rate = 0;
   std::string profile;  // file of a calibration profile; "": verification of a fixed width
   // Given or not.
+  CLI::Option* method_option = nullptr;
   CLI::Option* num_tokens_option = nullptr;
   CLI::Option* acceptance_length_option = nullptr;
   CLI::Option* acceptance_rate_option = nullptr;
@@ -37,12 +38,17 @@ struct EngineFlags {
 void add_engine_flags(CLI::App& command, EngineFlags& flags);
 // --speculative and --num-speculative-tokens.
 void add_speculative_flags(CLI::App& command, SpeculationFlags& flags);
-// These and the other flags of speculation.
+// --dspark-profile.
+void add_profile_flag(CLI::App& command, SpeculationFlags& flags);
+// These two and the other flags of speculation.
 void add_speculation_flags(CLI::App& command, SpeculationFlags& flags);
 
 // The tokens to draft that the flags ask for; 0: no speculation. Throws Error(kInvalidArgument) for flags that do not
 // go together.
 int32_t speculative_tokens(const SpeculationFlags& flags);
+
+// Throws Error(kInvalidArgument) for so many drafts, if any, that the model's draft head does not make.
+void check_speculation(int32_t tokens, const Config& config);
 
 // The calibration profile that the flags name, null if none: read and held against the model, the machine, and the
 // width and number of requests of `options`, before a weight is read. `names` are those of the two in messages. Throws

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "engine/fuzz_load.h"
 #include "engine/fuzz_schedule.h"
+#include "engine_flags.h"
 #include "interrupt.h"
 #include "model_flags.h"
 
@@ -22,6 +23,7 @@ constexpr size_t kMostFindings = 100;
 
 struct Flags {
   ModelFlags model;
+  SpeculationFlags speculation;  // method and number of tokens
   FuzzOptions options;
   uint64_t seed = 1;
   uint64_t cases = 1000;
@@ -70,6 +72,10 @@ void fuzz_schedule(const Flags& flags) {
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   FuzzOptions options = flags.options;
   options.isa = flags.model.runner.isa;
+  if (*flags.speculation.method_option || *flags.speculation.num_tokens_option) {
+    options.num_speculative_tokens = speculative_tokens(flags.speculation);
+    check_speculation(*options.num_speculative_tokens, files.checkpoint.config());
+  }
   options.max_model_len = std::min(options.max_model_len, context_length(files.checkpoint.config(), 0));
   ScheduleFuzzer fuzzer(files, options);
 
@@ -186,7 +192,8 @@ void add_fuzz(CLI::App& app) {
   command->footer(
       "Each seed is one schedule: requests that share prefixes arrive, are cancelled and preempted, in small pages and "
       "tiny pools, with and without replay, one or two steps in flight. Every token and log-probability must have the "
-      "bits of a solo run with the same replay plan, every published page its bytes; nothing may leak or hang. A "
+      "bits of a solo run with the same replay plan, every published page its bytes; nothing may leak or hang. Two of "
+      "three schedules speculate, half of these by a made-up profile, unless --speculative says which. A "
       "finding names its seed: --seed N --cases 1 repeats it. Small random checkpoints are best (folio "
       "make-checkpoint --preset nano).");
   const auto flags = std::make_shared<Flags>();
@@ -201,6 +208,7 @@ void add_fuzz(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(64, 1 << 16));
   command->add_flag("--json", flags->json, "Print one JSON object");
+  add_speculative_flags(*command, flags->speculation);
   command
       ->add_option("--model", flags->model.model,
                    "Checkpoint directory (default: $FOLIO_MODEL, else the built-in model)")

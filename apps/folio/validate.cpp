@@ -70,12 +70,17 @@ ValidationOptions validation_options(const Flags& flags, int32_t num_speculative
           .threads = runner.threads,
           .cache_format = runner.cache_format,
           .only = flags.only,
-          .num_speculative_tokens = num_speculative_tokens};
+          .num_speculative_tokens = num_speculative_tokens,
+          .profile = nullptr};
 }
 
 void run_runtime(const Flags& flags) {
-  const ValidationOptions options = validation_options(flags, speculative_tokens(flags.speculation));
+  ValidationOptions options = validation_options(flags, speculative_tokens(flags.speculation));
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
+  RunnerOptions runner = runner_options(flags.model);
+  runner.num_speculative_tokens = options.num_speculative_tokens;
+  runner.max_num_seqs = ValidationOptions::kMaxNumSeqs;
+  options.profile = load_profile(flags.speculation, files, runner, {.max_num_seqs = "the number of the scenarios"});
   note_default_model(flags.model);
   Printer printer(flags);
   validate_runtime(files, options, std::ref(printer));
@@ -113,11 +118,13 @@ void add_runtime(CLI::App& validate) {
   command->footer(
       "Plays every scenario in exact mode (both replays off, state images) and in default mode (both on), with one and "
       "two steps in flight. Every answer must have the bits of a solo run with the same replay plan, without "
-      "speculation. Exit status 0 only if all scenarios hold. Contexts are twelve pages, so a small model takes "
+      "speculation; so there are no flags of acceptance, by which answers are others. Exit status 0 only if all "
+      "scenarios hold. Contexts are twelve pages, so a small model takes "
       "seconds and a large one as long as it takes to run a few hundred thousand tokens.");
   const auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   add_speculative_flags(*command, flags->speculation);
+  add_profile_flag(*command, flags->speculation);
   command->callback([flags] { run_runtime(*flags); });
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "engine/verify_schedule.h"
 
 namespace folio {
 namespace {
@@ -100,6 +99,13 @@ std::vector<double> fit_temperatures(std::span<const DraftBlock> blocks, int32_t
   return temperatures;
 }
 
+double lower_quartile(std::vector<double> seconds) {
+  FOLIO_CHECK(!seconds.empty());
+  const auto quarter = seconds.begin() + std::ssize(seconds) / 4;
+  std::ranges::nth_element(seconds, quarter);
+  return *quarter;
+}
+
 std::vector<double> latency_envelope(std::span<const TimedStep> points, int64_t size) {
   FOLIO_CHECK(!points.empty());
   std::map<int64_t, double> slowest;
@@ -123,6 +129,16 @@ std::vector<double> latency_envelope(std::span<const TimedStep> points, int64_t 
     }
   }
   return envelope;
+}
+
+StepCosts step_costs(std::span<const TimedStep> forwards, std::span<const std::vector<TimedStep>> drafts,
+                     int32_t max_num_seqs) {
+  StepCosts costs;
+  for (const double seconds : latency_envelope(forwards, max_num_seqs * (std::ssize(drafts) + 1))) {
+    costs.steps_per_second.push_back(1 / seconds);
+  }
+  for (const auto& points : drafts) costs.draft_seconds.push_back(latency_envelope(points, max_num_seqs));
+  return costs;
 }
 
 }  // namespace folio

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/verify_schedule.h"
+
 namespace folio {
 
 // The drafts that were proposed behind one token of an answer, and what the answer says there without them.
@@ -51,8 +53,17 @@ struct TimedStep {
   double seconds = 0;
 };
 
+// Of times of the same work. Other work on the machine only ever adds to a time: with it the lower quartile is nearer
+// to the truth than the median, without it the two are the same. There is at least one.
+double lower_quartile(std::vector<double> seconds);
+
 // [size + 1] seconds by size: the slowest of the points of a size, never less than what fewer take, lines in between,
 // flat before the first point and behind the last. There is at least one point.
 std::vector<double> latency_envelope(std::span<const TimedStep> points, int64_t size);
+
+// The tables of a profile for so many requests: of forwards by their rows, and of the draft head, `drafts[width - 1]`,
+// by requests for each width of a block. Each has at least one point.
+StepCosts step_costs(std::span<const TimedStep> forwards, std::span<const std::vector<TimedStep>> drafts,
+                     int32_t max_num_seqs);
 
 }  // namespace folio

@@ -30,7 +30,7 @@ class Reasons {
 };
 
 // `falls`: 1 for a table that may not rise, -1 for one that may not fall.
-void check_table(const char* name, const std::vector<double>& table, int64_t size, int falls, Reasons& reasons) {
+void check_table(const std::string& name, const std::vector<double>& table, int64_t size, int falls, Reasons& reasons) {
   if (std::ssize(table) != size) {
     return reasons.add(name, " has ", table.size(), " entries and needs ", size, ", one for each number from 0 to ",
                        size - 1);
@@ -65,7 +65,14 @@ void check_rates(const CalibrationProfile& profile, Reasons& reasons) {
 }
 
 void check_draft_seconds(const CalibrationProfile& profile, Reasons& reasons) {
-  check_table("draft_seconds", profile.costs.draft_seconds, int64_t{profile.max_num_seqs} + 1, -1, reasons);
+  const std::vector<std::vector<double>>& tables = profile.costs.draft_seconds;
+  if (std::ssize(tables) != profile.draft_width) {
+    return reasons.add("draft_seconds has ", tables.size(), " tables and needs ", profile.draft_width,
+                       ", one for each width of a block");
+  }
+  for (size_t i = 0; i < tables.size(); ++i) {
+    check_table(concat("draft_seconds[", i, "]"), tables[i], int64_t{profile.max_num_seqs} + 1, -1, reasons);
+  }
 }
 
 // Reads the fields of one object, each of which says whether it could be read, and notes what is wrong with them.
@@ -87,11 +94,22 @@ class Fields {
   bool numbers(const char* name, std::vector<double>& values) {
     const Json* field = find(name);
     if (field == nullptr) return false;
-    const bool good = field->is_array() && std::ranges::all_of(*field, [](const Json& v) { return v.is_number(); });
+    const bool good = are_numbers(*field);
     if (good) {
       values = field->get<std::vector<double>>();
     } else {
       reasons_.add(name, " must be an array of numbers");
+    }
+    return good;
+  }
+  bool tables(const char* name, std::vector<std::vector<double>>& values) {
+    const Json* field = find(name);
+    if (field == nullptr) return false;
+    const bool good = field->is_array() && std::ranges::all_of(*field, are_numbers);
+    if (good) {
+      values = field->get<std::vector<std::vector<double>>>();
+    } else {
+      reasons_.add(name, " must be an array of arrays of numbers");
     }
     return good;
   }
@@ -109,6 +127,9 @@ class Fields {
   }
 
  private:
+  static bool are_numbers(const Json& field) {
+    return field.is_array() && std::ranges::all_of(field, [](const Json& v) { return v.is_number(); });
+  }
   const Json* find(const char* name) {
     const auto field = object_.find(name);
     if (field != object_.end()) return &*field;
@@ -127,13 +148,13 @@ CalibrationProfile read_fields(const Json& document, Reasons& reasons) {
   const bool width = fields.integer("draft_width", kMaxWidth, profile.draft_width);
   const bool seqs = fields.integer("max_num_seqs", kMaxSeqs, profile.max_num_seqs);
   const bool rates = fields.numbers("sps_table", profile.costs.steps_per_second);
-  const bool drafts = fields.numbers("draft_seconds", profile.costs.draft_seconds);
+  const bool drafts = fields.tables("draft_seconds", profile.costs.draft_seconds);
   const bool temperatures = fields.numbers("sts_temperatures", profile.temperatures);
   fields.unknown({"version", "identity", "draft_width", "max_num_seqs", "sps_table", "draft_seconds",
                   "sts_temperatures", "evidence"});
   if (width && temperatures) check_temperatures(profile, reasons);
   if (width && seqs && rates) check_rates(profile, reasons);
-  if (seqs && drafts) check_draft_seconds(profile, reasons);
+  if (width && seqs && drafts) check_draft_seconds(profile, reasons);
   return profile;
 }
 

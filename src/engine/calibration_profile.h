@@ -19,9 +19,10 @@ struct CalibrationProfile {
   static constexpr int kVersion = 1;
 
   ProfileIdentity identity;
-  int32_t draft_width = 0;   // tokens that are drafted at a time
+  int32_t draft_width = 0;   // tokens that are drafted at a time at most
   int32_t max_num_seqs = 0;  // most requests of a step that the tables know
-  StepCosts costs;  // steps_per_second [max_num_seqs * (draft_width + 1) + 1], draft_seconds [max_num_seqs + 1]
+  // steps_per_second [max_num_seqs * (draft_width + 1) + 1], draft_seconds [draft_width][max_num_seqs + 1]
+  StepCosts costs;
   std::vector<double> temperatures;  // [draft_width]
 };
 

@@ -21,7 +21,12 @@ CalibrationProfile sound() {
   CalibrationProfile profile{
       .identity = kIdentity, .draft_width = 5, .max_num_seqs = 4, .costs = {}, .temperatures = {}};
   for (int row = 0; row <= 24; ++row) profile.costs.steps_per_second.push_back(100.0 / (4 + row));
-  for (int requests = 0; requests <= 4; ++requests) profile.costs.draft_seconds.push_back(0.001 * (1 + requests));
+  profile.costs.draft_seconds.resize(5);
+  for (int width = 1; width <= 5; ++width) {
+    for (int requests = 0; requests <= 4; ++requests) {
+      profile.costs.draft_seconds[static_cast<size_t>(width - 1)].push_back(0.001 * (width + requests));
+    }
+  }
   profile.temperatures = {0.8, 0.9, 1.0, 1.1, 1.2};
   return profile;
 }
@@ -121,10 +126,14 @@ TEST(CalibrationProfile, RefusesTablesThatCannotBe) {
   json["sps_table"][7] = 0;
   expect_refused(json, {"sps_table[7] is 0 and must be positive"});
   json = document();
-  json["draft_seconds"][2] = 1e-6;
-  expect_refused(json, {"draft_seconds[2]", "must not fall"});
-  json["draft_seconds"] = {0.1};
-  expect_refused(json, {"draft_seconds has 1 entries and needs 5"});
+  json["draft_seconds"][1][2] = 1e-6;
+  expect_refused(json, {"draft_seconds[1][2]", "must not fall"});
+  json["draft_seconds"][4] = {0.1};
+  expect_refused(json, {"draft_seconds[4] has 1 entries and needs 5"});
+  json["draft_seconds"].erase(4);
+  expect_refused(json, {"draft_seconds has 4 tables and needs 5"});
+  json["draft_seconds"] = {0.1, 0.1, 0.1, 0.1, 0.1};
+  expect_refused(json, {"draft_seconds must be an array of arrays of numbers"});
   json = document();
   for (Json& entry : json["sps_table"]) entry = 7.5;  // flat is allowed
   EXPECT_NO_THROW(parse_profile(json.dump(), "p.json"));
@@ -134,11 +143,12 @@ TEST(CalibrationProfile, NamesEveryReasonAtOnce) {
   Json json = document();
   json["sts_temperatures"] = {1, 1, 1, 1, -1};
   json["sps_table"][0] = -1;
-  json["draft_seconds"] = {1};
-  expect_refused(json, {"sts_temperatures[4]", "sps_table[0]", "draft_seconds has 1"});
+  json["draft_seconds"].erase(0);
+  expect_refused(json, {"sts_temperatures[4]", "sps_table[0]", "draft_seconds has 4 tables"});
   json["draft_width"] = 0;
   json["colour"] = "red";
-  expect_refused(json, {"draft_width is 0", "`colour`", "draft_seconds has 1"});
+  json["draft_seconds"] = 1;
+  expect_refused(json, {"draft_width is 0", "`colour`", "draft_seconds must be"});
 }
 
 TEST(CalibrationProfile, HoldsForItsOwnIdentityAlone) {

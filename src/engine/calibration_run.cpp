@@ -115,14 +115,6 @@ class Observer {
   std::vector<std::vector<Proposal>> proposals_;
 };
 
-// Other work on the machine only ever adds to a time: with it the lower quartile is nearer to the truth than the
-// median, without it the two are the same.
-double lower_quartile(std::vector<double> values) {
-  const auto quarter = values.begin() + std::ssize(values) / 4;
-  std::ranges::nth_element(values, quarter);
-  return *quarter;
-}
-
 std::vector<int32_t> request_ladder(int32_t most) {
   std::vector<int32_t> ladder;
   for (int32_t count = 1; count < most; count *= 2) ladder.push_back(count);
@@ -139,13 +131,14 @@ class Stopwatch {
     greedy_.temperature = 0;
   }
 
-  // Seconds of a forward of the first `requests` sequences and, into `draft`, of the draft head behind it; null: it
-  // does not run.
+  // Seconds of a forward of the first `requests` sequences and, into `draft`, of the draft head behind it, for blocks
+  // of one draft less than there are rows; null: it does not run.
   double forward(int32_t requests, int32_t rows_each, double* draft) {
     for (int32_t i = 0; i < requests; ++i) make_room(i, rows_each);
     StepBuilder& builder = runner_.builder();
     const double start = now_seconds();
     builder.clear();
+    if (draft != nullptr) builder.set_draft_width(rows_each - 1);
     for (int32_t i = 0; i < requests; ++i) {
       add_rows(i, rows_each, true);
       if (draft != nullptr) builder.add_draft();
@@ -214,8 +207,7 @@ MeasuredSteps measure_steps(ModelRunner& runner, const std::vector<int32_t>& tex
                             const CalibrationProgress& progress) {
   const int32_t widest = runner.options().num_speculative_tokens + 1;
   Stopwatch stopwatch(runner, text, limits.max_num_seqs);
-  std::map<std::pair<int32_t, int32_t>, std::vector<double>> forwards;  // by requests and rows of each
-  std::map<int32_t, std::vector<double>> drafts;
+  std::map<std::pair<int32_t, int32_t>, std::vector<double>> forwards, drafts;  // by requests and rows of each
   const auto measure = [&](int32_t requests, int32_t rows) {
     for (int i = 0; i <= kRepeats; ++i) {
       double draft = 0;
@@ -223,7 +215,7 @@ MeasuredSteps measure_steps(ModelRunner& runner, const std::vector<int32_t>& tex
       const double forward = stopwatch.forward(requests, rows, rows > 1 ? &draft : nullptr);
       if (i == 0) continue;  // the caches know another number of rows
       forwards[{requests, rows}].push_back(forward);
-      if (rows > 1) drafts[requests].push_back(draft);
+      if (rows > 1) drafts[{requests, rows}].push_back(draft);
     }
   };
   MeasuredSteps measured;
@@ -243,7 +235,10 @@ MeasuredSteps measure_steps(ModelRunner& runner, const std::vector<int32_t>& tex
     ++measured.rounds;
   }
   for (const auto& [at, seconds] : forwards) measured.points.push_back({at.first, at.second, lower_quartile(seconds)});
-  for (const auto& [requests, seconds] : drafts) measured.drafts.push_back({requests, lower_quartile(seconds)});
+  measured.drafts.resize(static_cast<size_t>(widest - 1));
+  for (const auto& [at, seconds] : drafts) {
+    measured.drafts[static_cast<size_t>(at.second - 2)].push_back({at.first, lower_quartile(seconds)});
+  }
   return measured;
 }
 

@@ -42,14 +42,14 @@ struct MeasuredSteps {
     double seconds = 0;  // of a forward, the lower quartile
   };
   std::vector<Point> points;
-  std::vector<TimedStep> drafts;  // of the draft head, by requests
+  std::vector<std::vector<TimedStep>> drafts;  // [width - 1] of the draft head, by requests
   int rounds = 0;
   std::vector<TimedStep> forwards() const;  // the points by their rows
 };
 
-// Times forwards of 1, 2, 4, ... max_num_seqs requests with 1 .. draft width + 1 rows each, and the draft head behind
-// them, by turns. The rows are those of `text`, every row goes through the head and is sampled. `runner` has that many
-// free slots.
+// Times forwards of 1, 2, 4, ... max_num_seqs requests with 1 .. draft width + 1 rows each, and behind those with
+// drafts the draft head for blocks as wide, by turns. The rows are those of `text`, every row goes through the head and
+// is sampled. `runner` has that many free slots.
 MeasuredSteps measure_steps(ModelRunner& runner, const std::vector<int32_t>& text, const MeasureLimits& limits,
                             const CalibrationProgress& progress);
 

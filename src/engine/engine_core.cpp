@@ -130,6 +130,7 @@ void EngineCore::accept_oldest() {
 
 void EngineCore::build(const ScheduledStep& step, StepBuilder& builder) const {
   builder.clear();
+  if (step.draft_width > 0) builder.set_draft_width(step.draft_width);
   for (const ScheduledSpan& span : step.spans) {
     builder.add_request(request_span(span), span.state->pages);
     span.state->restart = false;

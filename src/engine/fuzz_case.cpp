@@ -22,8 +22,13 @@ std::shared_ptr<const CalibrationProfile> synthetic_profile(Dice& dice, int32_t 
     profile->costs.steps_per_second.push_back(1 / seconds);
     seconds += row < knee ? before : behind;
   }
-  for (int32_t requests = 0; requests <= seqs; ++requests) {
-    profile->costs.draft_seconds.push_back(0.01 + draft * (1 + requests));
+  // At times narrower blocks are cheaper, at times not.
+  const double by_width = dice.pick(slopes);
+  for (int32_t blocks = 1; blocks <= width; ++blocks) {
+    std::vector<double>& seconds_of = profile->costs.draft_seconds.emplace_back();
+    for (int32_t requests = 0; requests <= seqs; ++requests) {
+      seconds_of.push_back(0.01 + draft * (1 + requests) + by_width * blocks);
+    }
   }
   for (int32_t i = 0; i < width; ++i) profile->temperatures.push_back(0.25 * static_cast<double>(dice.roll(1, 8)));
   return profile;
@@ -31,7 +36,8 @@ std::shared_ptr<const CalibrationProfile> synthetic_profile(Dice& dice, int32_t 
 
 }  // namespace
 
-FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len) {
+FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len,
+                        std::optional<int32_t> num_speculative_tokens) {
   const auto window = static_cast<int32_t>(config.sliding_window);
   FuzzCase made;
   EngineConfig& engine = made.engine;
@@ -55,12 +61,14 @@ FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len)
   runner.max_head_rows = static_cast<int32_t>(dice.one_in(4) ? dice.roll(engine.max_num_seqs, 20) : runner.max_rows);
   runner.max_head_rows = std::max(runner.max_head_rows, engine.max_num_seqs);
   const bool drafts = !speculation_refusal(config, make_topology(config), 1);
-  if (drafts && !dice.one_in(3)) {
+  if (num_speculative_tokens) {
+    engine.num_speculative_tokens = *num_speculative_tokens;
+  } else if (drafts && !dice.one_in(3)) {
     engine.num_speculative_tokens = static_cast<int32_t>(dice.roll(1, config.dspark_block_size));
-    runner.num_speculative_tokens = engine.num_speculative_tokens;
-    if (dice.one_in(2)) {
-      engine.profile = synthetic_profile(dice, engine.num_speculative_tokens, engine.max_num_seqs);
-    }
+  }
+  runner.num_speculative_tokens = engine.num_speculative_tokens;
+  if (engine.num_speculative_tokens > 0 && dice.one_in(2)) {
+    engine.profile = synthetic_profile(dice, engine.num_speculative_tokens, engine.max_num_seqs);
   }
   engine.long_prefill_token_threshold = static_cast<int32_t>(dice.one_in(3) ? dice.roll(1, 2 * window) : 0);
   engine.mix_prefill_and_decode = !dice.one_in(3);

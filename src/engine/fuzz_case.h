@@ -1,6 +1,7 @@
 // What a random schedule is made of: an engine's configuration, requests, events. Everything follows from a seed.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "base/rng.h"
@@ -36,8 +37,10 @@ struct FuzzCase {
   int64_t requests = 0;
 };
 
-// Small pages, tiny pools, every switch; what the model cannot do is left out.
-FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len);
+// Small pages, tiny pools, every switch; what the model cannot do is left out. `num_speculative_tokens`: as
+// FuzzOptions.
+FuzzCase make_fuzz_case(Dice& dice, const Config& config, int64_t max_model_len,
+                        std::optional<int32_t> num_speculative_tokens);
 
 // One line about the configuration.
 std::string describe(const FuzzCase& fuzz_case);

@@ -204,7 +204,8 @@ SoloRunner& ScheduleFuzzer::solo(int32_t block_size, CacheFormat format) {
 
 FuzzReport ScheduleFuzzer::run(uint64_t seed) {
   Dice dice(seed);
-  FuzzCase fuzz_case = make_fuzz_case(dice, files_.checkpoint.config(), options_.max_model_len);
+  FuzzCase fuzz_case =
+      make_fuzz_case(dice, files_.checkpoint.config(), options_.max_model_len, options_.num_speculative_tokens);
   fuzz_case.runner.isa = options_.isa;
   FuzzReport report{.cases = 1, .differences = {}, .leaks = {}, .hangs = {}, .met = {}};
   Trial trial(files_, fuzz_case, dice);

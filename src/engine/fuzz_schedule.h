@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct FuzzReport {
 struct FuzzOptions {
   std::string isa;              // as RunnerOptions
   int64_t max_model_len = 256;  // tokens of one request; the longest prompts are a little longer
+  // Drafts of all schedules, 0 being no speculation, else drawn for each: none, or one to the model's block.
+  std::optional<int32_t> num_speculative_tokens = std::nullopt;
 };
 
 class ScheduleFuzzer {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/calibration_profile.h"
 
 namespace folio {
 namespace {
@@ -33,7 +32,8 @@ Scheduler::Scheduler(const Geometry& geometry, BlockManager& blocks, const Engin
       eos_(eos),
       max_head_rows_(max_head_rows),
       max_deltas_(max_deltas),
-      tail_fits_(config.max_num_batched_tokens >= geometry.inputs().window + config.max_num_seqs) {}
+      tail_fits_(config.max_num_batched_tokens >= geometry.inputs().window + config.max_num_seqs),
+      dynamic_(config.profile != nullptr ? std::make_optional<DynamicVerification>(config.profile) : std::nullopt) {}
 
 void Scheduler::submit(RequestId id, const std::shared_ptr<const Request>& request) {
   // Either all choices join or, when memory runs out, none.
@@ -101,7 +101,7 @@ ScheduledStep Scheduler::schedule() {
     admit_waiting(step, budget);
     if (step.spans.empty()) schedule_decodes(step, budget);
   }
-  if (config_.profile != nullptr) skip_drafting(step);
+  choose_draft_width(step);
   for (const ScheduledSpan& span : step.spans) ++span.state->spans_in_flight;
   return step;
 }
@@ -129,7 +129,7 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
   const std::vector<RequestState*> order = running_;
   std::vector<RequestState*> decoding;
   std::ranges::copy_if(order, std::back_inserter(decoding), [&](const auto* state) { return may_decode(*state); });
-  if (config_.profile != nullptr) plan_drafts(decoding);
+  if (dynamic_) plan_drafts(decoding);
   // Drafts take what is left when everybody has a row.
   int64_t others = std::ssize(decoding);
   for (RequestState* state : decoding) {
@@ -153,25 +153,20 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
 }
 
 void Scheduler::plan_drafts(const std::vector<RequestState*>& decoding) {
-  if (decoding.empty()) return;
-  std::vector<std::vector<double>> outlook;
-  int64_t drafted = 0;
+  std::vector<std::span<const float>> confidences;
   for (const RequestState* state : decoding) {
     const auto usable = std::min(std::ssize(state->drafts), std::max<int64_t>(0, tokens_left(*state) - 1));
-    const std::span<const float> confidences(state->confidences);
-    outlook.push_back(survivals(confidences.first(static_cast<size_t>(usable)), config_.profile->temperatures));
-    drafted += usable > 0;
+    confidences.push_back(std::span(state->confidences).first(static_cast<size_t>(usable)));
   }
-  if (drafted == 0) return;
-  const StepCosts& costs = config_.profile->costs;
-  const VerifyPlan plan = plan_verification(outlook, costs);
-  for (size_t i = 0; i < decoding.size(); ++i) decoding[i]->verify_length = plan.lengths[i];
-  controller_.observe(plan.gain_seconds, costs.drafting_seconds(drafted), costs.forward_seconds(std::ssize(decoding)));
+  if (std::ranges::all_of(confidences, &std::span<const float>::empty)) return;
+  const std::vector<int32_t> lengths = dynamic_->plan(confidences);
+  for (size_t i = 0; i < decoding.size(); ++i) decoding[i]->verify_length = lengths[i];
 }
 
-void Scheduler::skip_drafting(ScheduledStep& step) {
-  const bool any = std::ranges::any_of(step.spans, &ScheduledSpan::drafting);
-  if (!any || controller_.next_step_drafts()) return;
+void Scheduler::choose_draft_width(ScheduledStep& step) {
+  if (std::ranges::none_of(step.spans, &ScheduledSpan::drafting)) return;
+  step.draft_width = dynamic_ ? dynamic_->next_width() : config_.num_speculative_tokens;
+  if (step.draft_width > 0) return;
   for (ScheduledSpan& span : step.spans) span.drafting = false;
   ++stats_.speculation.skipped_steps;
 }
@@ -353,19 +348,29 @@ void Scheduler::accept(const ScheduledStep& step, const StepSamples& samples) {
     --state.in_flight;
     const int64_t committed = span.drafts > 0 ? samples.committed[i] : span.rows;
     state.computed -= span.rows - committed;
+    judge_drafts(span, static_cast<int32_t>(committed - (span.rows - span.drafts)));
     take_samples(span, committed, samples, head);
     head += 1 + span.drafts;
-    take_drafts(span, samples, blocks);
+    take_drafts(span, step.draft_width, samples, blocks);
     blocks += span.drafting ? 1 : 0;
   }
   reap_cancelled();
   erase_finished();
 }
 
-// The drafts behind what the span has sampled, number `block` of the step's; none if it did not draft.
-void Scheduler::take_drafts(const ScheduledSpan& span, const StepSamples& samples, int64_t block) {
+void Scheduler::judge_drafts(const ScheduledSpan& span, int32_t accepted) {
   RequestState& state = *span.state;
-  const int32_t width = span.drafting ? config_.num_speculative_tokens : 0;
+  if (dynamic_ && !state.confidences.empty()) dynamic_->judge(state.confidences, span.drafts, accepted);
+  if (span.drafts == 0) return;
+  stats_.speculation.add(span.drafts, accepted);
+  state.usage.drafted_tokens += span.drafts;
+  state.usage.accepted_tokens += accepted;
+}
+
+void Scheduler::take_drafts(const ScheduledSpan& span, int32_t width, const StepSamples& samples, int64_t block) {
+  RequestState& state = *span.state;
+  if (!span.drafting) width = 0;
+  if (span.drafting) stats_.speculation.add_block(width);
   state.drafts.assign(samples.drafts + block * width, samples.drafts + (block + 1) * width);
   state.confidences.assign(samples.confidences + block * width, samples.confidences + (block + 1) * width);
   state.draft_candidates.clear();
@@ -380,12 +385,6 @@ void Scheduler::take_drafts(const ScheduledSpan& span, const StepSamples& sample
 void Scheduler::take_samples(const ScheduledSpan& span, int64_t committed, const StepSamples& samples, int64_t head) {
   RequestState& state = *span.state;
   const int64_t known = span.rows - span.drafts;  // rows up to the first that is sampled
-  if (span.drafts > 0) {
-    const auto accepted = static_cast<int32_t>(committed - known);
-    stats_.speculation.add(span.drafts, accepted);
-    state.usage.drafted_tokens += span.drafts;
-    state.usage.accepted_tokens += accepted;
-  }
   for (int64_t row = known; row <= committed && state.status != RequestStatus::kFinished; ++row, ++head) {
     // Before the sample: it may end the request, whose pages are then for others.
     if (state.status == RequestStatus::kRunning) blocks_.computed(state, span.begin + row);

@@ -6,12 +6,13 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/block_manager.h"
+#include "engine/dynamic_verification.h"
 #include "engine/replay.h"
 #include "engine/speculation.h"
-#include "engine/verify_schedule.h"
 
 namespace folio {
 
@@ -32,8 +33,9 @@ struct ScheduledStep {
   std::vector<ScheduledSpan> spans;
   int64_t rows = 0;
   int64_t head_rows = 0;
-  int64_t deltas = 0;  // biases and penalties of its draws
-  bool top = false;    // a row reports its most likely ids
+  int64_t deltas = 0;       // biases and penalties of its draws
+  bool top = false;         // a row reports its most likely ids
+  int32_t draft_width = 0;  // drafts of each span that drafts
 };
 
 // What came of a step's head rows, in their order: per span its prompt rows if it wants them, then its samples.
@@ -42,9 +44,9 @@ struct StepSamples {
   const float* logprobs = nullptr;
   const TopLogprob* top = nullptr;             // [head rows, kMaxTopLogprobs]; null if no row reports any
   const int32_t* committed = nullptr;          // [spans] rows that were committed; read for spans with drafts
-  const int32_t* drafts = nullptr;             // [drafting spans, num_speculative_tokens]
+  const int32_t* drafts = nullptr;             // [drafting spans, draft width]
   const float* confidences = nullptr;          // of the drafts
-  const DraftCandidate* candidates = nullptr;  // [drafting spans, num_speculative_tokens, kDraftCandidates] or null
+  const DraftCandidate* candidates = nullptr;  // [drafting spans, draft width, kDraftCandidates] or null
 };
 
 class Scheduler {
@@ -95,15 +97,18 @@ class Scheduler {
   bool may_decode(const RequestState& state) const;
   // With a profile: how many of its drafts each of these requests, which decode in one step, verifies.
   void plan_drafts(const std::vector<RequestState*>& decoding);
-  // With a profile: whether the requests of the step draft at all.
-  void skip_drafting(ScheduledStep& step);
+  // How wide the blocks are that requests of the step draft; with a profile perhaps none.
+  void choose_draft_width(ScheduledStep& step);
   // The decode span of a state that may have up to `room` rows, drafts included; no rows without pages for it.
   ScheduledSpan decode_span(RequestState& state, const ScheduledStep& step, int64_t room);
   int32_t usable_drafts(const RequestState& state, const ScheduledStep& step, int64_t room) const;
   // Tokens that may still come after the samples in flight.
   int64_t tokens_left(const RequestState& state) const;
   bool wants_drafts(const RequestState& state) const;
-  void take_drafts(const ScheduledSpan& span, const StepSamples& samples, int64_t block);
+  // What became of the drafts that the request had before the span: `accepted` of them.
+  void judge_drafts(const ScheduledSpan& span, int32_t accepted);
+  // The drafts behind what the span has sampled, block number `block` of the step's, of `width` drafts each.
+  void take_drafts(const ScheduledSpan& span, int32_t width, const StepSamples& samples, int64_t block);
   void schedule_prefills(ScheduledStep& step, int64_t& budget);
   void admit_waiting(ScheduledStep& step, int64_t& budget);
   void fork_siblings(RequestState& parent);
@@ -126,8 +131,8 @@ class Scheduler {
   bool tail_fits_;  // a step has room for a decoder tail beside decodes; otherwise tails are cut, which changes no bit
   States states_;   // owns all
   std::deque<RequestState*> waiting_;
-  std::vector<RequestState*> running_;  // oldest first
-  DraftController controller_;
+  std::vector<RequestState*> running_;          // oldest first
+  std::optional<DynamicVerification> dynamic_;  // with a profile
   Stats stats_;
 };
 

@@ -9,6 +9,15 @@
 #include "base/rng.h"
 
 namespace folio {
+namespace {
+
+void count_at(std::vector<int64_t>& counts, int32_t index) {
+  const auto place = static_cast<size_t>(index);
+  if (counts.size() <= place) counts.resize(place + 1);
+  ++counts[place];
+}
+
+}  // namespace
 
 void SpeculationStats::add(int32_t drafts, int32_t accepted_drafts) {
   ++verifications;
@@ -21,12 +30,8 @@ void SpeculationStats::add(int32_t drafts, int32_t accepted_drafts) {
   for (size_t i = 0; i < static_cast<size_t>(accepted_drafts); ++i) ++accepted[i];
 }
 
-void SpeculationStats::add_length(int32_t drafts) {
-  const auto length = static_cast<size_t>(drafts);
-  if (lengths.size() <= length) lengths.resize(length + 1);
-  ++lengths[length];
-}
-
+void SpeculationStats::add_block(int32_t drafts) { count_at(widths, drafts); }
+void SpeculationStats::add_length(int32_t drafts) { count_at(lengths, drafts); }
 int64_t SpeculationStats::drafted_tokens() const { return std::reduce(drafted.begin(), drafted.end()); }
 int64_t SpeculationStats::accepted_tokens() const { return std::reduce(accepted.begin(), accepted.end()); }
 

@@ -27,11 +27,14 @@ enum class Acceptance : uint8_t {
 struct SpeculationStats {
   int64_t verifications = 0;
   std::vector<int64_t> drafted, accepted;  // by position in the block, of as many as ever were
+  std::vector<int64_t> widths;             // blocks by how many drafts they have
   std::vector<int64_t> lengths;            // blocks by how many of their drafts were verified, 0 and up
   int64_t skipped_steps = 0;               // in which nobody drafted since it did not pay
 
   // Counts a verification of `drafts` drafts, of which the first `accepted_drafts` were accepted.
   void add(int32_t drafts, int32_t accepted_drafts);
+  // Counts a block of `drafts` drafts.
+  void add_block(int32_t drafts);
   // Counts a block of which `drafts` drafts go into a step, 0 for one that is passed over.
   void add_length(int32_t drafts);
   // Drafts that were verified, and those of them that were accepted.

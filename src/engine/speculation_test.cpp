@@ -31,6 +31,8 @@ TEST(SpeculationStats, CountsLengthsAndWhatWasNotDrafted) {
   stats.add_length(0);
   stats.add_length(2);
   EXPECT_EQ(stats.lengths, (std::vector<int64_t>{1, 0, 2}));
+  stats.add_block(3);
+  EXPECT_EQ(stats.widths, (std::vector<int64_t>{0, 0, 0, 1}));
   stats.add(2, 2);
   stats.skipped_steps = 7;
   EXPECT_NE(speculation_summary(stats).find("7 steps without drafting"), std::string::npos);

@@ -51,6 +51,7 @@ void StepBuilder::clear() {
   inputs_.num_head_rows = 0;
   inputs_.num_decoder_rows = 0;
   draft_.num_requests = 0;
+  draft_.width = limits_.draft_width;
   sampled_rows_ = 0;
   has_rules_ = false;
   num_deltas_ = 0;
@@ -100,6 +101,11 @@ void StepBuilder::add_sampled_row(const SamplingParams& params, bool commits) {
   RequestSpan& span = spans_[inputs_.num_requests - 1];
   if (commits && span.sampled_row < 0) span.sampled_row = index;
   ++sampled_rows_;
+}
+
+void StepBuilder::set_draft_width(int32_t width) {
+  FOLIO_CHECK(draft_.num_requests == 0 && width > 0 && width <= limits_.draft_width, width);
+  draft_.width = width;
 }
 
 void StepBuilder::add_draft(const SamplingParams& sampling) {

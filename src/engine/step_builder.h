@@ -36,6 +36,8 @@ class StepBuilder {
   // may become it: those rows follow each other. Either all head rows of a step sample or none does.
   void add_sampled_row(const SamplingParams& params, bool commits = true);
 
+  // The drafts of a block in this step, before the first request drafts; else StepLimits::draft_width, the most.
+  void set_draft_width(int32_t width);
   // The request added last drafts when the step has been committed: greedily, or drawing with `sampling` (ops/draft.h).
   void add_draft(const SamplingParams& sampling = {.temperature = 0});
 

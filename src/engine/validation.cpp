@@ -23,6 +23,7 @@ Scene::Scene(const ModelFiles& files, const ValidationOptions& options, bool exa
   engine_.encoder_replay = !exact;
   engine_.state_checkpoint_interval = block();
   engine_.num_speculative_tokens = runner_.num_speculative_tokens = options.num_speculative_tokens;
+  engine_.profile = options.profile;
   engine_.poison = true;
 }
 
@@ -33,7 +34,7 @@ RunnerOptions Scene::sizes(const Config& config, const ValidationOptions& option
   runner.cache_format = options.cache_format;
   runner.block_size = std::max(Geometry::kMinBlockSize, static_cast<int32_t>(config.sliding_window));
   runner.max_model_len = std::min<int64_t>(12 * runner.block_size, config.max_position_embeddings);
-  runner.max_num_seqs = 4;
+  runner.max_num_seqs = ValidationOptions::kMaxNumSeqs;
   runner.max_rows = 3 * runner.block_size + runner.max_num_seqs;
   runner.max_head_rows = runner.max_rows;
   return runner;

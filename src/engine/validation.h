@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "model/model_files.h"
 
 namespace folio {
+
+struct CalibrationProfile;
 
 struct ScenarioResult {
   std::string mode;      // "exact": both replays off, state images; "default": both on; of DSpark see validate_dspark
@@ -24,11 +27,14 @@ struct ScenarioResult {
 };
 
 struct ValidationOptions {
-  std::string isa;                     // as RunnerOptions
-  int threads = 1;                     // of the steps
-  CacheFormat cache_format;            // as RunnerOptions
-  std::string only;                    // scenarios whose name contains this
-  int32_t num_speculative_tokens = 0;  // of the engines; 0: no speculation
+  static constexpr int32_t kMaxNumSeqs = 4;  // requests at once, at most
+
+  std::string isa;                                              // as RunnerOptions
+  int threads = 1;                                              // of the steps
+  CacheFormat cache_format;                                     // as RunnerOptions
+  std::string only;                                             // scenarios whose name contains this
+  int32_t num_speculative_tokens = 0;                           // of the engines; 0: no speculation
+  std::shared_ptr<const CalibrationProfile> profile = nullptr;  // makes verification dynamic
 };
 
 // Runs all scenarios of scheduling, prefix cache, preemption, cancellation and replay, in exact and in default mode;

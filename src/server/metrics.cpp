@@ -164,6 +164,8 @@ void print_speculation(Page& page, const EngineStats& engine) {
            "Verified drafted tokens, by position in the draft.", "position", speculation.drafted);
   print_by(page, "vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens, by position in the draft.",
            "position", speculation.accepted);
+  print_by(page, "folio:spec_decode_draft_width_total", "Drafts of a choice, by how many tokens they have.", "tokens",
+           speculation.widths);
   print_by(page, "folio:spec_decode_verify_length_total", "Drafts of a choice, by how many of them a step verified.",
            "tokens", speculation.lengths);
   page.counter("folio:spec_decode_skipped_steps_total", "Steps in which nobody drafted since it did not pay.",
@@ -330,6 +332,7 @@ std::string spec_stats_json(const EngineStats& engine) {
                         {"distribution_percent", percent},
                         {"drafted_per_position", speculation.drafted},
                         {"accepted_per_position", speculation.accepted},
+                        {"draft_widths", speculation.widths},
                         {"verify_lengths", speculation.lengths},
                         {"skipped_steps", speculation.skipped_steps},
                         {"draft_seconds", engine.draft_seconds},

@@ -17,8 +17,10 @@ EngineStats speculating() {
   engine.run_seconds = 2;
   for (const auto& [drafts, accepted] : {std::pair{2, 2}, {5, 3}, {1, 0}}) {
     engine.speculation.add(drafts, accepted);
+    engine.speculation.add_block(5);
     engine.speculation.add_length(drafts);
   }
+  engine.speculation.add_block(2);
   engine.speculation.add_length(0);
   engine.speculation.skipped_steps = 7;
   return engine;
@@ -40,6 +42,7 @@ TEST(Metrics, SpeculationAsJson) {
   EXPECT_EQ(json["drafted_per_position"], (std::vector<int>{3, 2, 1, 1, 1}));
   EXPECT_EQ(json["accepted_per_position"], (std::vector<int>{2, 2, 1, 0, 0}));
   EXPECT_EQ(json["verify_lengths"], (std::vector<int>{1, 1, 1, 0, 0, 1}));
+  EXPECT_EQ(json["draft_widths"], (std::vector<int>{0, 0, 1, 0, 0, 3}));
   EXPECT_EQ(json["skipped_steps"], 7);
   EXPECT_EQ(json["draft_seconds"], 0.25);
   EXPECT_EQ(json["verify_seconds"], 1.5);
@@ -65,6 +68,7 @@ TEST(Metrics, SpeculationForPrometheus) {
         "vllm:spec_decode_num_accepted_tokens_total" + labels + "} 5",
         "vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + ",position=\"1\"} 2",
         "folio:spec_decode_num_draft_tokens_per_pos_total" + labels + ",position=\"0\"} 3",
+        "folio:spec_decode_draft_width_total" + labels + ",tokens=\"2\"} 1",
         "folio:spec_decode_verify_length_total" + labels + ",tokens=\"5\"} 1",
         "folio:spec_decode_skipped_steps_total" + labels + "} 7"}) {
     EXPECT_NE(text.find(line + "\n"), std::string::npos) << line;

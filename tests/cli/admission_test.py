@@ -30,6 +30,11 @@ class Admission(CommandTest):
         cls.nano = os.path.join(cls.scratch.name, "nano")  # CommandTest's
         made = folio("make-checkpoint", "--preset", "slots", "--out", os.path.join(cls.scratch.name, "slots"))
         assert made.returncode == 0, made.stderr
+        with open(os.path.join(cls.scratch.name, "t.jsonl"), "w", encoding="utf-8") as f:
+            f.write('{"tokens": [5, 6, 7], "max_tokens": 40}\n')
+        made = folio("calibrate", "--model", "nano", "--prompts", "t.jsonl", "--out", "nano.json", "--max-num-seqs", 1,
+                     "--seconds", 0, cwd=cls.scratch.name)
+        assert made.returncode == 0, made.stderr
 
     def changed_checkpoint(self):
         """A copy of nano that may be changed."""

@@ -39,7 +39,7 @@ class Calibrate(CommandTest):
         self.assertEqual((profile["draft_width"], profile["max_num_seqs"]), (5, 3))
         self.assertEqual(len(profile["sps_table"]), 3 * 6 + 1)
         self.assertEqual(profile["sps_table"], sorted(profile["sps_table"], reverse=True))
-        self.assertEqual(len(profile["draft_seconds"]), 4)
+        self.assertEqual([len(table) for table in profile["draft_seconds"]], [4] * 5)
         self.assertEqual(len(profile["sts_temperatures"]), 5)
         self.assertGreater(profile["evidence"]["blocks"], 100)
         measured = {(point["requests"], point["rows_each"]) for point in profile["evidence"]["forwards"]}
@@ -102,6 +102,17 @@ class Calibrate(CommandTest):
         self.refused(*speculation, "--requests", "1,4", "--model", self.model, says=several)
         self.refused(*speculation, "--requests", "3", "--model", self.model, "--isa", "scalar", says="made for isa")
         self.refused(*speculation, "--max-num-batched-tokens", 64, says="unknown flag")
+
+    def test_scenarios_run_with_it(self):
+        profile = self.path("four.json")
+        made = folio("calibrate", "--model", self.model, "--prompts", self.prompts, "--out", profile, "--seconds", 0,
+                     "--max-num-seqs", 4, "--threads", 1)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        validate = ["validate", "runtime", "--model", self.model, "--only", "prefix-fork", "--threads", 1]
+        done = folio(*validate, "--speculative", "dspark", "--dspark-profile", profile)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("0 failed", done.stdout)
+        self.refused(*validate, "--dspark-profile", profile, says="needs --speculative dspark")
 
     def test_every_reason_at_once(self):
         self.refused("run", "--model", self.model, *PROMPT, "--speculative", "dspark", "--dspark-profile", self.profile,

@@ -45,7 +45,7 @@ class Checks(CommandTest):
 
     def test_bench_speculation(self):
         done = folio("bench", "speculation", "--model", self.model, "--requests", "1,3", "--steps", 4, "--answer", 48,
-                     "--json")
+                     "--dynamic-steps", 40, "--json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("is given here", done.stderr)
         table = json.loads(done.stdout)["table"]
@@ -56,7 +56,36 @@ class Checks(CommandTest):
             for length in lengths[2:]:
                 self.assertTrue(3 <= length <= 4, lengths)
             self.assertGreater(row["draft"]["time_share"], 0)
-            self.assertGreater(row["dynamic"]["tokens_per_second"], 0)
+            dynamic = row["dynamic"]
+            self.assertEqual(dynamic["steps"], 40)
+            self.assertAlmostEqual(dynamic["ratio"], dynamic["tokens_per_second"] / dynamic["plain_tokens_per_second"])
+            self.assertGreater(sum(dynamic["draft_widths"]) + dynamic["skipped_steps"], 30)
+
+    def test_bench_speculation_on_prompts(self):
+        prompts = self.path("prompts.jsonl", '{"tokens": [5, 6, 7], "max_tokens": 9}\n{"tokens": [8, 9]}\n')
+        done = folio("bench", "speculation", "--model", self.model, "--requests", "2", "--steps", 4, "--prompts", prompts,
+                     "--dynamic-steps", 20, "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("is given here", done.stderr)
+        report = json.loads(done.stdout)
+        self.assertIsNone(report["acceptance_length"])
+        for mode in report["table"][0]["fixed"]:
+            self.assertLess(mode["accepted_length"], 2)  # of random weights
+
+    def test_bench_step_with_drafts(self):
+        done = folio("bench", "step", "--model", self.model, "--context", 64, "--prefill", 64, "--steps", 2, "--repeats", 1,
+                     "--speculative", "dspark", "--num-speculative-tokens", 2, "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        verify = json.loads(done.stdout)["decode"]["contexts"][0]["verify"]
+        self.assertEqual(verify["drafts"], 2)
+        self.assertGreater(verify["draft_seconds"], 0)
+
+    def test_fuzz_schedule_with_and_without_drafts(self):
+        fuzz = ["fuzz", "schedule", "--model", self.model, "--cases", 4, "--json"]
+        with_drafts = json.loads(folio(*fuzz, "--speculative", "dspark", "--num-speculative-tokens", 2).stdout)
+        without = json.loads(folio(*fuzz, "--speculative", "none").stdout)
+        self.assertGreater(with_drafts["met"]["verifications"], 0)
+        self.assertEqual(without["met"]["verifications"], 0)
 
     def test_fuzz_schedule(self):
         first = folio("fuzz", "schedule", "--model", self.model, "--seed", 5, "--cases", 3, "--json")
@@ -88,6 +117,10 @@ class Checks(CommandTest):
         self.refused("bench", "speculation", "--model", self.model, "--spec-decode-acceptance-length", 9,
                      says="must be from 1 to 6, one more than the model's block")
         self.refused("fuzz", "schedule", "--model", self.path("gone"), says="gone")
+        self.refused("fuzz", "schedule", "--model", self.model, "--num-speculative-tokens", 2,
+                     says="needs --speculative dspark")
+        self.refused("bench", "step", "--model", self.model, "--speculative", "dspark", "--num-speculative-tokens", 6,
+                     says="must be from 1 to the model's block of 5")
         self.refused("fuzz", "schedule", "--model", self.model, "--cases", 0, says="--cases")
         ids = self.path("ids", "5 6 7 8")
         for resume in ("3:1", "4:0", "2:4", "x", "2", "-2:0"):

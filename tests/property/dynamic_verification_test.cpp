@@ -2,6 +2,8 @@
 // plain solo runs, bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/calibration_profile.h"
 #include "engine/scenario.h"
 #include "support/small_model.h"
@@ -20,7 +22,7 @@ std::shared_ptr<CalibrationProfile> profile(double slope, double draft) {
   for (int32_t row = 0; row <= kSeqs * (kWidth + 1); ++row) {
     made->costs.steps_per_second.push_back(1 / (1 + slope * row));
   }
-  made->costs.draft_seconds.assign(kSeqs + 1, draft);
+  made->costs.draft_seconds.assign(kWidth, std::vector<double>(kSeqs + 1, draft));
   made->temperatures.assign(kWidth, 1.0);
   return made;
 }
@@ -78,7 +80,7 @@ TEST_F(DynamicVerification, LengthsAreRagged) {
 
 TEST_F(DynamicVerification, DraftingThatDoesNotPayStops) {
   const SpeculationStats stats = run(profile(0.2, 1.0), 2, 100);
-  // Two prefills and at most sixteen steps draft, then one step in 64: the draft head takes as long as a step.
+  // Sixteen steps at most before it is given up, then a trial now and then.
   EXPECT_GT(stats.skipped_steps, 60);
   EXPECT_LT(stats.drafted_tokens(), 2 * 20 * kWidth);
 }
@@ -86,6 +88,44 @@ TEST_F(DynamicVerification, DraftingThatDoesNotPayStops) {
 TEST_F(DynamicVerification, DraftingGoesOnWhereItPays) {
   const SpeculationStats stats = run(profile(0.01, 0.01), 2, 100);
   EXPECT_EQ(stats.skipped_steps, 0);
+}
+
+// Rows are free up to the fourth of a step and very dear behind it: among four requests drafts never pay, for one that
+// is alone they do. Four run, then one of them on its own, then it has company again.
+TEST_F(DynamicVerification, DraftingStopsGoesOnAndStopsAgain) {
+  auto made = profile(0, 1e-2);
+  for (size_t row = 5; row < made->costs.steps_per_second.size(); ++row) made->costs.steps_per_second[row] = 0.1;
+  scene_.engine_config().profile = made;
+  EngineProbe& engine = scene_.start();
+  const auto stats = [&] { return engine.core().scheduler().stats().speculation; };
+  const auto submit = [&](uint64_t number, int64_t tokens) {
+    Request request = scene_.request(scene_.prompt(5 + static_cast<int64_t>(number), number), tokens);
+    if (number % 2 == 1) request.sampling = {.temperature = 0.9f, .seed = number};
+    engine.submit(std::move(request));
+  };
+  submit(0, 250);
+  for (uint64_t i = 1; i < 4; ++i) submit(i, 40);
+  scene_.step_until("giving up", [&] { return stats().skipped_steps > 5; });
+  EXPECT_EQ(stats().verifications, 0);
+  scene_.step_until("one request", [&] { return engine.core().scheduler().states().size() == 1; });
+  const int64_t skipped = stats().skipped_steps;
+  scene_.step_until("drafts that pay", [&] { return stats().verifications > 10; });
+  EXPECT_LE(stats().skipped_steps, skipped + DraftController::kTrialInterval);
+  for (uint64_t i = 5; i < 8; ++i) submit(i, 60);
+  const int64_t resumed = stats().skipped_steps;
+  scene_.step_until("giving up again", [&] { return stats().skipped_steps > resumed + 5; });
+  scene_.finish();
+}
+
+TEST_F(DynamicVerification, NarrowerBlocksWhereWideOnesAreDear) {
+  auto made = profile(0, 1e-2);
+  for (size_t width = 3; width < size_t{kWidth}; ++width) {
+    for (double& seconds : made->costs.draft_seconds[width]) seconds = 0.5;
+  }
+  const SpeculationStats stats = run(made, 2, 100);
+  ASSERT_EQ(stats.widths.size(), size_t{kWidth} + 1);
+  EXPECT_GT(std::max({stats.widths[1], stats.widths[2], stats.widths[3]}), 20);
+  EXPECT_LT(stats.widths[kWidth], 2 * (2 + DraftController::kPatience + 4));
 }
 
 TEST_F(DynamicVerification, TheConfigurationIsChecked) {
