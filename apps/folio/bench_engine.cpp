@@ -20,7 +20,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct BenchEngineFlags {
   ModelFlags model;
   int32_t concurrency = 32;
   int64_t prompt = 32;
@@ -42,7 +42,7 @@ void run_all(EngineCore& core) {
 }
 
 // Tokens per second of `count` requests that arrive at once, prefill included.
-double token_rate(ModelRunner& runner, const EngineConfig& config, const Flags& flags, int32_t count) {
+double token_rate(ModelRunner& runner, const EngineConfig& config, const BenchEngineFlags& flags, int32_t count) {
   EngineCore core(runner, config);
   std::vector<std::shared_ptr<AnswerCounter>> sinks;
   for (int32_t i = 0; i < count; ++i) {
@@ -108,7 +108,7 @@ double host_seconds(ModelRunner& runner, const EngineConfig& config, int32_t cou
   return seconds / kSteps;
 }
 
-void bench_engine(const Flags& flags) {
+void bench_engine(const BenchEngineFlags& flags) {
   RunnerOptions options = runner_options(flags.model);
   const std::string dir = flags.model.model.empty() ? preset_model_dir("bench-cpu") : flags.model.model;
   const ModelFiles files = ModelFiles::open(dir);
@@ -216,7 +216,7 @@ void add_bench_engine(CLI::App& bench) {
       bench.add_subcommand("engine", "Many requests: throughput, prefix hits, replay, preemption, host time");
   command->footer(
       "Without --model the bench-cpu checkpoint (2.3 GB) is made in the user's cache directory on first use.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<BenchEngineFlags>();
   command->add_option("--concurrency", flags->concurrency, "Requests at once")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));

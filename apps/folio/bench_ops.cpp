@@ -21,7 +21,7 @@
 namespace folio {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 struct OpsFlags {
   std::string isa;
@@ -406,11 +406,11 @@ void run_bench_ops(const OpsFlags& flags) {
   Bench bench(flags);
   const std::vector<Measured> measured = bench.run();
   if (flags.json) {
-    Json json{{"isa", bench.isa()},
-              {"probe", {{"read_gb_s", probe.read_gb_s}, {"bf16_gflop_s", probe.bf16_gflop_s}}},
-              {"ops", Json::array()}};
+    ordered_json json{{"isa", bench.isa()},
+                      {"probe", {{"read_gb_s", probe.read_gb_s}, {"bf16_gflop_s", probe.bf16_gflop_s}}},
+                      {"ops", ordered_json::array()}};
     for (const Measured& m : measured) {
-      Json& op = json["ops"];
+      ordered_json& op = json["ops"];
       op.push_back({{"name", m.name},
                     {"microseconds", m.seconds * 1e6},
                     {"gb_s", m.bytes / m.seconds / 1e9},

@@ -17,7 +17,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct BenchServeFlags {
   std::string url = "http://127.0.0.1:8000";
   std::string workload = "random";
   std::string endpoint = "chat";
@@ -32,7 +32,7 @@ struct Flags {
   bool json = false;
 };
 
-Workload read_workload(const Flags& flags) {
+Workload read_workload(const BenchServeFlags& flags) {
   Workload load = flags.load;
   load.kind = flags.workload == "random"          ? WorkloadKind::kRandom
               : flags.workload == "shared-prefix" ? WorkloadKind::kSharedPrefix
@@ -48,7 +48,7 @@ Workload read_workload(const Flags& flags) {
   return load;
 }
 
-std::vector<Level> read_levels(const Flags& flags) {
+std::vector<Level> read_levels(const BenchServeFlags& flags) {
   std::vector<Level> levels;
   const int64_t most = *std::max_element(flags.concurrency.begin(), flags.concurrency.end());
   for (const double rate : flags.rates) levels.push_back({most, rate, flags.requests > 0 ? flags.requests : 100});
@@ -97,7 +97,7 @@ void write_chart(const std::string& path, const std::vector<LevelReport>& report
     fail(ErrorCode::kNotFound, "cannot write the chart ", path, ": no such directory, or the disk is full");
 }
 
-void bench_serve(Flags flags) {
+void bench_serve(BenchServeFlags flags) {
   if (const char* key = std::getenv("OPENAI_API_KEY"); flags.options.key.empty() && key != nullptr)
     flags.options.key = key;
   const ServerAddress server = resolve_server(flags.url, flags.options.trust);
@@ -148,7 +148,7 @@ void bench_serve(Flags flags) {
   if (answered == 0) fail(ErrorCode::kUnavailable, "no request was answered");
 }
 
-void add_workload_flags(CLI::App& command, Flags& flags) {
+void add_workload_flags(CLI::App& command, BenchServeFlags& flags) {
   constexpr int64_t kMost = 1 << 24;
   command
       .add_option("--workload", flags.workload, "random: prompts share nothing; shared-prefix; agent: conversations")
@@ -177,7 +177,7 @@ void add_workload_flags(CLI::App& command, Flags& flags) {
       ->type_name("N");
 }
 
-void add_load_flags(CLI::App& command, Flags& flags) {
+void add_load_flags(CLI::App& command, BenchServeFlags& flags) {
   command.add_option("--concurrency", flags.concurrency, "Requests at once, one level each; with --rate the most")
       ->type_name("N,N,...")
       ->delimiter(',')
@@ -222,7 +222,7 @@ void add_bench_serve(CLI::App& bench) {
       "TPOT the "
       "time per token\n"
       "after it, ITL the time between events with output. The key is that of --api-key or of OPENAI_API_KEY.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<BenchServeFlags>();
   command->add_option("--url", flags->url, "The server")->type_name("URL");
   command
       ->add_option("--ca-file", flags->options.trust.ca_file,

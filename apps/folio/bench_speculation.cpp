@@ -24,7 +24,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct BenchSpeculationFlags {
   ModelFlags model;
   SpeculationFlags speculation;  // the profile
   std::vector<int32_t> requests = {1, 4, 8, 16, 32};
@@ -62,7 +62,7 @@ struct Row {
   double draft_cost() const { return widest().draft_share() / draft_bytes_share; }
 };
 
-SpeculationWorkload make_workload(const Flags& flags, const ModelFiles& files) {
+SpeculationWorkload make_workload(const BenchSpeculationFlags& flags, const ModelFiles& files) {
   SpeculationWorkload workload{.lines = {}, .tokenizer = &files.tokenizer};
   if (!flags.prompts.empty()) {
     workload.lines = read_requests(flags.prompts, "--prompts", flags.generation, files);
@@ -81,7 +81,7 @@ SpeculationWorkload make_workload(const Flags& flags, const ModelFiles& files) {
 // Measures the rows of the table.
 class Measurements {
  public:
-  Measurements(WidthEngines& engines, const Flags& flags) : engines_(engines), flags_(flags) {}
+  Measurements(WidthEngines& engines, const BenchSpeculationFlags& flags) : engines_(engines), flags_(flags) {}
 
   Row fixed_widths(const SpeculationWorkload& workload, const Config& config, int32_t requests) {
     Row row;
@@ -129,7 +129,7 @@ class Measurements {
   }
 
   WidthEngines& engines_;
-  const Flags& flags_;
+  const BenchSpeculationFlags& flags_;
 };
 
 // What the steps of this run have taken, and confidences that are right as they are.
@@ -153,7 +153,7 @@ Profile measured_profile(const std::vector<Row>& rows, int32_t widest, int32_t m
   return profile;
 }
 
-void print_text(const std::string& ops, const Flags& flags, const std::vector<Row>& rows) {
+void print_text(const std::string& ops, const BenchSpeculationFlags& flags, const std::vector<Row>& rows) {
   std::printf("%s, ", ops.c_str());
   if (flags.prompts.empty()) {
     std::printf("%.4g tokens of a whole verification accepted on average\n", flags.acceptance_length);
@@ -190,7 +190,8 @@ nlohmann::ordered_json dynamic_json(const Row& row) {
   return json;
 }
 
-void print_json(const std::string& model, const std::string& ops, const Flags& flags, const std::vector<Row>& rows) {
+void print_json(const std::string& model, const std::string& ops, const BenchSpeculationFlags& flags,
+                const std::vector<Row>& rows) {
   nlohmann::ordered_json table = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json fixed = nlohmann::ordered_json::array();
@@ -212,7 +213,7 @@ void print_json(const std::string& model, const std::string& ops, const Flags& f
 }
 
 // Refuses flags that do not go with the model, as far as its config.json tells.
-void check_flags(const Flags& flags, const Config& config) {
+void check_flags(const BenchSpeculationFlags& flags, const Config& config) {
   const auto widest = static_cast<int32_t>(config.dspark_block_size);
   if (const auto refusal = speculation_refusal(config, make_topology(config), widest)) {
     fail(ErrorCode::kInvalidArgument, *refusal);
@@ -226,7 +227,7 @@ void check_flags(const Flags& flags, const Config& config) {
   if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
 }
 
-void bench_speculation(const Flags& flags) {
+void bench_speculation(const BenchSpeculationFlags& flags) {
   // What can be refused is refused before a checkpoint of gigabytes is made.
   if (flags.model.model.empty()) check_flags(flags, parse_config(preset_config_json(kPreset, false, 1), kPreset));
   RunnerOptions options = runner_options(flags.model);
@@ -274,7 +275,7 @@ void add_bench_speculation(CLI::App& bench) {
       "for "
       "the widest block. Without --model the bench-cpu checkpoint (2.3 GB) is made in the user's cache directory on "
       "first use. Nothing else should run on the machine.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<BenchSpeculationFlags>();
   command->add_option("--requests", flags->requests, "Requests that decode together")
       ->type_name("N,N,...")
       ->delimiter(',')

@@ -24,7 +24,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct BenchStepFlags {
   ModelFlags model;
   SpeculationFlags speculation;  // method and number of tokens
   std::vector<int64_t> contexts = {512, 32768};
@@ -34,8 +34,8 @@ struct Flags {
   bool json = false;
 };
 
-constexpr int kWarmUp = 4;
-constexpr uint64_t kSeed = 1;
+constexpr int kWarmUpSteps = 4;
+constexpr uint64_t kContextSeed = 1;
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -43,7 +43,7 @@ double median(std::vector<double> values) {
 }
 
 int32_t random_token(const Config& config, uint64_t counter) {
-  return static_cast<int32_t>(random_bits(kSeed, 0, counter) % static_cast<uint64_t>(config.vocab_size));
+  return static_cast<int32_t>(random_bits(kContextSeed, 0, counter) % static_cast<uint64_t>(config.vocab_size));
 }
 
 // Medians of steps of a number of rows.
@@ -56,11 +56,11 @@ struct Steps {
 // experts.
 Steps measure_steps(ModelRunner& runner, int64_t context, int steps, int32_t rows) {
   Sequence sequence(runner);
-  install_random_context(runner, sequence, context, kSeed);
+  install_random_context(runner, sequence, context, kContextSeed);
   SamplingParams greedy;
   greedy.temperature = 0;
   std::vector<double> seconds, draft_seconds;
-  for (int i = 0; i < kWarmUp + steps; ++i) {
+  for (int i = 0; i < kWarmUpSteps + steps; ++i) {
     check_interrupt();
     runner.builder().clear();
     sequence.begin_span(rows);
@@ -75,7 +75,7 @@ Steps measure_steps(ModelRunner& runner, int64_t context, int steps, int32_t row
     runner.run(CopyPlan(), step);
     const double done = now_seconds();
     if (rows > 1) runner.draft(step);
-    if (i < kWarmUp) continue;
+    if (i < kWarmUpSteps) continue;
     seconds.push_back(done - start);
     draft_seconds.push_back(now_seconds() - done);
   }
@@ -193,7 +193,7 @@ void print_json(const std::string& model, const std::string& ops, int threads, c
   std::printf("%s\n", report.dump(2).c_str());
 }
 
-void bench_step(const Flags& flags) {
+void bench_step(const BenchStepFlags& flags) {
   RunnerOptions options = runner_options(flags.model);
   if (options.isa == "ref") fail(ErrorCode::kInvalidArgument, "--isa ref is not for measuring");
   const std::string dir = flags.model.model.empty() ? preset_model_dir("bench-cpu") : flags.model.model;
@@ -205,7 +205,7 @@ void bench_step(const Flags& flags) {
   options.max_head_rows = std::max(options.max_head_rows, 1 + drafts);
   options.max_rows = std::max(static_cast<int32_t>(flags.prefill), 1 + drafts);
   const int64_t longest = *std::max_element(flags.contexts.begin(), flags.contexts.end());
-  const int64_t limit = config.max_position_embeddings, decoded = (kWarmUp + flags.steps) * int64_t{1 + drafts};
+  const int64_t limit = config.max_position_embeddings, decoded = (kWarmUpSteps + flags.steps) * int64_t{1 + drafts};
   if (flags.prefill > limit || longest + decoded > limit) {
     fail(ErrorCode::kInvalidArgument, "--prefill ", flags.prefill, ", or --context ", longest, " and ", decoded,
          " rows of steps, do not fit in the model's context of ", limit, ": ask for less");
@@ -248,7 +248,7 @@ void add_bench_step(CLI::App& bench) {
       "are installed with random rows, not prefilled. With --speculative dspark also steps that verify a whole block "
       "of "
       "drafts, and the draft head behind them. Medians; nothing else should run on the machine.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<BenchStepFlags>();
   command->add_option("--context", flags->contexts, "Positions before the decoded row; the first is the reference")
       ->type_name("N,N,...")
       ->delimiter(',')
@@ -259,7 +259,7 @@ void add_bench_step(CLI::App& bench) {
   command->add_option("--steps", flags->steps, "Decode steps to measure")->type_name("N")->check(CLI::Range(1, 100000));
   command->add_option("--repeats", flags->repeats, "Prefills to measure")->type_name("N")->check(CLI::Range(1, 1000));
   command->add_flag("--json", flags->json, "Print one JSON object");
-  add_speculative_flags(*command, flags->speculation);
+  add_draft_flags(*command, flags->speculation);
   add_model_flags(*command, flags->model, true);
   command->callback([flags] { bench_step(*flags); });
 }

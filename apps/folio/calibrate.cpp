@@ -23,7 +23,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct CalibrateFlags {
   ModelFlags model;
   GenerationFlags generation;
   std::string prompts, out;
@@ -34,7 +34,7 @@ struct Flags {
 
 using Requests = std::vector<std::shared_ptr<Request>>;
 
-Requests read_prompts(const Flags& flags, const ModelFiles& files) {
+Requests read_prompts(const CalibrateFlags& flags, const ModelFiles& files) {
   Requests requests;
   for (const BatchRequest& line : read_requests(flags.prompts, "--prompts", flags.generation, files)) {
     requests.push_back(line.request);
@@ -44,7 +44,7 @@ Requests read_prompts(const Flags& flags, const ModelFiles& files) {
 }
 
 // As much context as the longest request and the measured steps need.
-RunnerOptions runner_for(const Flags& flags, const Config& config, const Requests& requests) {
+RunnerOptions runner_for(const CalibrateFlags& flags, const Config& config, const Requests& requests) {
   RunnerOptions options = runner_options(flags.model);
   const auto refusal = speculation_refusal(config, make_topology(config), flags.width);
   if (refusal) fail(ErrorCode::kInvalidArgument, *refusal);
@@ -131,7 +131,7 @@ void print_fit(const Fit& fit) {
 }
 
 // What the tables say about some batch sizes.
-void print_costs(const StepCosts& costs, const Flags& flags) {
+void print_costs(const StepCosts& costs, const CalibrateFlags& flags) {
   std::printf("requests   plain step   all drafts verified   draft head\n");
   for (int32_t requests = 1; requests <= flags.max_num_seqs; requests *= 2) {
     std::printf("%8d %9.2f ms %18.2f ms %9.2f ms\n", requests, 1e3 * costs.forward_seconds(requests),
@@ -162,7 +162,7 @@ void write_file(const std::string& path, const std::string& text) {
   }
 }
 
-void calibrate(const Flags& flags) {
+void calibrate(const CalibrateFlags& flags) {
   const std::string dir = model_dir(flags.model);
   const ModelFiles files = ModelFiles::open(dir);
   const Config& config = files.checkpoint.config();
@@ -209,7 +209,7 @@ void add_calibrate(CLI::App& app) {
       "it writes two charts, *.reliability.svg and *.throughput.svg.\n"
       "Example: folio calibrate --prompts prompts.jsonl --out profile.json\n"
       "         folio run --speculative dspark --dspark-profile profile.json --prompt 'Once upon a time'");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<CalibrateFlags>();
   command->add_option("--prompts", flags->prompts, "Held-out prompts, one JSON object a line")
       ->type_name("F.jsonl")
       ->required();

@@ -70,7 +70,7 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   add_speculation_flags(command, flags.speculation);
 }
 
-void add_speculative_flags(CLI::App& command, SpeculationFlags& flags) {
+void add_draft_flags(CLI::App& command, SpeculationFlags& flags) {
   const std::string group = "Speculation";
   flags.method_option =
       command
@@ -97,7 +97,7 @@ void add_profile_flag(CLI::App& command, SpeculationFlags& flags) {
 
 void add_speculation_flags(CLI::App& command, SpeculationFlags& flags) {
   const std::string group = "Speculation";
-  add_speculative_flags(command, flags);
+  add_draft_flags(command, flags);
   add_profile_flag(command, flags);
   command
       .add_option("--spec-acceptance", flags.acceptance,

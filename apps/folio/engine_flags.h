@@ -37,7 +37,7 @@ struct EngineFlags {
 // bounded replay, --exact, and those of speculation on `command`.
 void add_engine_flags(CLI::App& command, EngineFlags& flags);
 // --speculative and --num-speculative-tokens.
-void add_speculative_flags(CLI::App& command, SpeculationFlags& flags);
+void add_draft_flags(CLI::App& command, SpeculationFlags& flags);
 // --dspark-profile.
 void add_profile_flag(CLI::App& command, SpeculationFlags& flags);
 // These two and the other flags of speculation.

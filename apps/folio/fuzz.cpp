@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMostFindings = 100;
 
-struct Flags {
+struct FuzzFlags {
   ModelFlags model;
   SpeculationFlags speculation;  // method and number of tokens
   FuzzOptions options;
@@ -54,7 +54,7 @@ void print_findings(const FuzzReport& report) {
   print("hang", report.hangs);
 }
 
-void print_json(const Flags& flags, const FuzzReport& report, double seconds) {
+void print_json(const FuzzFlags& flags, const FuzzReport& report, double seconds) {
   const nlohmann::ordered_json json = {
       {"seed", flags.seed},    {"cases", report.cases}, {"seconds", seconds}, {"differences", report.differences},
       {"leaks", report.leaks}, {"hangs", report.hangs}, {"met", report.met}};
@@ -67,7 +67,7 @@ void print_summary(const FuzzReport& report, double seconds) {
               seconds, report.differences.size(), report.leaks.size(), report.hangs.size());
 }
 
-void fuzz_schedule(const Flags& flags) {
+void fuzz_schedule(const FuzzFlags& flags) {
   runner_options(flags.model);  // refuses what this build cannot do
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   FuzzOptions options = flags.options;
@@ -196,7 +196,7 @@ void add_fuzz(CLI::App& app) {
       "three schedules speculate, half of these by a made-up profile, unless --speculative says which. A "
       "finding names its seed: --seed N --cases 1 repeats it. Small random checkpoints are best (folio "
       "make-checkpoint --preset nano).");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<FuzzFlags>();
   command->add_option("--seed", flags->seed, "Seed of the first schedule; the next has the next number")
       ->type_name("N")
       ->check(seed_check());
@@ -208,7 +208,7 @@ void add_fuzz(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(64, 1 << 16));
   command->add_flag("--json", flags->json, "Print one JSON object");
-  add_speculative_flags(*command, flags->speculation);
+  add_draft_flags(*command, flags->speculation);
   command
       ->add_option("--model", flags->model.model,
                    "Checkpoint directory (default: $FOLIO_MODEL, else the built-in model)")

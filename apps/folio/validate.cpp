@@ -12,7 +12,7 @@
 namespace folio {
 namespace {
 
-struct Flags {
+struct ValidateFlags {
   ModelFlags model;
   SpeculationFlags speculation;
   CLI::Option* cache_format_option = nullptr;  // --kv-cache-dtype
@@ -23,7 +23,7 @@ struct Flags {
 // Prints results as they come, or all of them at the end as JSON.
 class Printer {
  public:
-  explicit Printer(const Flags& flags) : flags_(flags) {}
+  explicit Printer(const ValidateFlags& flags) : flags_(flags) {}
 
   void operator()(const ScenarioResult& result) {
     ++(result.held() ? held_ : failed_);
@@ -59,12 +59,12 @@ class Printer {
   }
 
  private:
-  const Flags& flags_;
+  const ValidateFlags& flags_;
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
   int64_t held_ = 0, failed_ = 0;
 };
 
-ValidationOptions validation_options(const Flags& flags, int32_t num_speculative_tokens) {
+ValidationOptions validation_options(const ValidateFlags& flags, int32_t num_speculative_tokens) {
   const RunnerOptions runner = runner_options(flags.model);
   return {.isa = runner.isa,
           .threads = runner.threads,
@@ -74,7 +74,7 @@ ValidationOptions validation_options(const Flags& flags, int32_t num_speculative
           .profile = nullptr};
 }
 
-void run_runtime(const Flags& flags) {
+void run_runtime(const ValidateFlags& flags) {
   ValidationOptions options = validation_options(flags, speculative_tokens(flags.speculation));
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   RunnerOptions runner = runner_options(flags.model);
@@ -87,7 +87,7 @@ void run_runtime(const Flags& flags) {
   printer.finish();
 }
 
-void run_dspark(const Flags& flags) {
+void run_dspark(const ValidateFlags& flags) {
   DsparkValidation validation{
       .options = validation_options(flags, *flags.speculation.num_tokens_option ? flags.speculation.num_tokens : 0),
       .packed = std::nullopt};
@@ -99,7 +99,7 @@ void run_dspark(const Flags& flags) {
   printer.finish();
 }
 
-void add_flags(CLI::App& command, Flags& flags) {
+void add_flags(CLI::App& command, ValidateFlags& flags) {
   command.add_option("--only", flags.only, "Scenarios whose name contains this")->type_name("TEXT");
   command.add_flag("--json", flags.json, "Print one JSON array");
   command
@@ -121,9 +121,9 @@ void add_runtime(CLI::App& validate) {
       "speculation; so there are no flags of acceptance, by which answers are others. Exit status 0 only if all "
       "scenarios hold. Contexts are twelve pages, so a small model takes "
       "seconds and a large one as long as it takes to run a few hundred thousand tokens.");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ValidateFlags>();
   add_flags(*command, *flags);
-  add_speculative_flags(*command, flags->speculation);
+  add_draft_flags(*command, flags->speculation);
   add_profile_flag(*command, flags->speculation);
   command->callback([flags] { run_runtime(*flags); });
 }
@@ -138,7 +138,7 @@ void add_dspark(CLI::App& validate) {
       "window, page and ratio. Exit status 0 only if all scenarios hold. --kv-cache-dtype and --num-speculative-tokens "
       "leave out the other formats and widths.\n"
       "Example: folio make-checkpoint --preset nano --out /tmp/nano && folio validate dspark --model /tmp/nano");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ValidateFlags>();
   add_flags(*command, *flags);
   flags->speculation.num_tokens_option =
       command->add_option("--num-speculative-tokens", flags->speculation.num_tokens, "Only blocks of so many drafts")
