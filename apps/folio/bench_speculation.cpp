@@ -250,6 +250,7 @@ void bench_speculation(const BenchSpeculationFlags& flags) {
   }
   Measurements measurements(engines, flags);
   std::vector<Row> rows;
+  rows.reserve(flags.requests.size());
   for (const int32_t requests : flags.requests) {
     rows.push_back(measurements.fixed_widths(workload, config, requests));
   }

@@ -23,6 +23,7 @@ class Reasons {
     text_ += (text_.empty() ? "" : "; ") + concat(parts...);
   }
   bool empty() const { return text_.empty(); }
+  const std::string& text() const { return text_; }
   std::optional<std::string> result() const { return empty() ? std::nullopt : std::optional(text_); }
 
  private:
@@ -183,7 +184,7 @@ std::optional<std::string> identity_refusal(const CalibrationProfile& profile, c
     if (!running.contains(name)) reasons.add("its identity has ", name, ", which means nothing here");
   }
   if (reasons.empty()) return std::nullopt;
-  return concat("--dspark-profile ", origin, " does not hold here: ", *reasons.result(),
+  return concat("--dspark-profile ", origin, " does not hold here: ", reasons.text(),
                 ". Run folio calibrate with these flags on this machine");
 }
 
@@ -212,7 +213,7 @@ CalibrationProfile parse_profile(std::string_view json, const std::string& origi
   }
   Reasons reasons;
   CalibrationProfile profile = read_fields(document, reasons);
-  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, origin, ": ", *reasons.result());
+  if (!reasons.empty()) fail(ErrorCode::kInvalidArgument, origin, ": ", reasons.text());
   return profile;
 }
 

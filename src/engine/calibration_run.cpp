@@ -197,6 +197,7 @@ int64_t measured_context(int32_t draft_width) {
 
 std::vector<TimedStep> MeasuredSteps::forwards() const {
   std::vector<TimedStep> steps;
+  steps.reserve(points.size());
   for (const Point& point : points) {
     steps.push_back({.size = int64_t{point.requests} * point.rows_each, .seconds = point.seconds});
   }

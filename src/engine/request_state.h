@@ -50,6 +50,7 @@ struct RequestState {
   std::shared_ptr<const Request> request;
   int32_t choice;
   RequestStatus status = RequestStatus::kWaiting;
+  bool cancelled = false;
 
   std::vector<int32_t> tokens;     // prompt and what has been sampled and reached the host
   int64_t computed = 0;            // positions whose rows have been enqueued
@@ -83,7 +84,6 @@ struct RequestState {
 
   SamplingParams sampling;
   LogitLists lists;
-  bool cancelled = false;
   RequestState* parent = nullptr;  // sibling whose prefill this one shares; it is in no queue until that is done
   // Shared with the siblings that share the prefill; a run that begins anew collects them anew.
   std::shared_ptr<PromptRows> prompt_rows = std::make_shared<PromptRows>();
