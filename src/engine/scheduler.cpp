@@ -129,7 +129,7 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
   const std::vector<RequestState*> order = running_;
   std::vector<RequestState*> decoding;
   std::ranges::copy_if(order, std::back_inserter(decoding), [&](const auto* state) { return may_decode(*state); });
-  if (dynamic_) plan_drafts(decoding);
+  plan_drafts(decoding);
   // Drafts take what is left when everybody has a row.
   int64_t others = std::ssize(decoding);
   for (RequestState* state : decoding) {
@@ -153,6 +153,7 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
 }
 
 void Scheduler::plan_drafts(const std::vector<RequestState*>& decoding) {
+  if (!dynamic_) return;
   std::vector<std::span<const float>> confidences;
   for (const RequestState* state : decoding) {
     const auto usable = std::min(std::ssize(state->drafts), std::max<int64_t>(0, tokens_left(*state) - 1));
