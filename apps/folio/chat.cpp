@@ -310,7 +310,12 @@ void add_chat(CLI::App& app) {
   add_generation_flags(*command, flags->generation);
   add_model_flags(*command, flags->model);
   add_engine_flags(*command, flags->engine);
-  command->callback([flags] { chat(*flags); });
+  // The built-in model is small: what it finds less likely is mostly wrong.
+  CLI::Option* temperature = command->get_option("--temperature")->default_str("1; 0 with the built-in model");
+  command->callback([flags, temperature] {
+    if (means_bundled_model(flags->model) && temperature->count() == 0) flags->generation.sampling.temperature = 0;
+    chat(*flags);
+  });
 }
 
 }  // namespace folio

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -50,19 +51,27 @@ struct PartialDirectory {
   const fs::path path;
 };
 
-// Makes `dir` with `write(where)`, unless it is there: written aside and renamed, so that no other process ever sees
-// half of it.
-template <typename Write>
-std::string made_once(const fs::path& dir, const Write& write) {
-  std::error_code error;
-  if (fs::exists(dir / "config.json", error)) return dir.string();
+// Makes `dir` with `write(where)`, unless it is there and `complete(dir)`: written aside and renamed, so that no other
+// process ever sees half of it.
+template <typename Complete, typename Write>
+std::string made_once(const fs::path& dir, const Complete& complete, const Write& write) {
+  if (complete(dir)) return dir.string();
   const PartialDirectory partial(dir.string() + concat(".", ::getpid()));
   write(partial.path);
+  std::error_code error;
+  if (!complete(dir)) fs::remove_all(dir, error);  // what somebody damaged; else another process was faster
   fs::rename(partial.path, dir, error);
-  if (error && !fs::exists(dir / "config.json")) {  // else another process was faster
+  if (error && !complete(dir)) {
     fail(ErrorCode::kInvalidArgument, "cannot make ", dir.string(), ": ", error.message());
   }
   return dir.string();
+}
+
+bool has_bundled_model(const fs::path& dir) {
+  return std::ranges::all_of(bundled_model_files(), [&](const BundledFile& file) {
+    std::error_code error;
+    return fs::file_size(dir / file.name, error) == file.bytes.size() && !error;
+  });
 }
 
 void unpack_bundled_model(const fs::path& where) {
@@ -103,12 +112,16 @@ int64_t count_compressed_ids(const std::string& tokenizer_path) {
 
 std::string default_model_dir() {
   if (const char* named = std::getenv("FOLIO_MODEL"); named != nullptr && *named != '\0') return named;
-  return made_once(cache_directory() / FOLIO_BUNDLED_MODEL, unpack_bundled_model);
+  return made_once(cache_directory() / FOLIO_BUNDLED_MODEL, has_bundled_model, unpack_bundled_model);
 }
 
 std::string preset_model_dir(const std::string& preset) {
   const fs::path dir = cache_directory() / concat(preset, "-", kSeed, "-r", kRevision);
-  return made_once(dir, [&](const fs::path& where) { synthesize_preset(preset, where, dir); });
+  const auto complete = [](const fs::path& made) {
+    std::error_code error;
+    return fs::exists(made / "config.json", error);
+  };
+  return made_once(dir, complete, [&](const fs::path& where) { synthesize_preset(preset, where, dir); });
 }
 
 }  // namespace folio

@@ -84,9 +84,13 @@ CLI::Validator seed_check() {
 
 std::string model_dir(const ModelFlags& flags) { return flags.model.empty() ? default_model_dir() : flags.model; }
 
-void note_default_model(const ModelFlags& flags) {
+bool means_bundled_model(const ModelFlags& flags) {
   const char* named = std::getenv("FOLIO_MODEL");
-  if (!flags.model.empty() || (named != nullptr && *named != '\0')) return;
+  return flags.model.empty() && (named == nullptr || *named == '\0');
+}
+
+void note_default_model(const ModelFlags& flags) {
+  if (!means_bundled_model(flags)) return;
   std::fprintf(stderr, "folio: no --model given: using the built-in folio-tiny, a small dictionary assistant\n");
 }
 

@@ -29,6 +29,8 @@ CLI::Validator seed_check();
 
 // The directory of the model that the flags name; makes the default model when they name none.
 std::string model_dir(const ModelFlags& flags);
+// Neither --model nor $FOLIO_MODEL names a model: the one in the program answers.
+bool means_bundled_model(const ModelFlags& flags);
 // Says on stderr that the flags name no model and which one answers: when all is checked and the work begins.
 void note_default_model(const ModelFlags& flags);
 

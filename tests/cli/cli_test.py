@@ -2,6 +2,7 @@
 
 Runs the binary named by the environment variable FOLIO on small checkpoints that it writes itself.
 """
+import glob
 import json
 import os
 import signal
@@ -238,8 +239,12 @@ class CommandLine(CommandTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("built-in folio-tiny", done.stderr)
         self.assertEqual(len(os.listdir(os.path.join(environment["XDG_CACHE_HOME"], "folio"))), 1)
-        chat = folio("chat", "--no-thinking", "--temperature", 0, input="What is a lighthouse?\n", env=environment)
+        chat = folio("chat", "--no-thinking", input="What is a lighthouse?\n", env=environment)  # greedy by default
         self.assertIn("A lighthouse is a tower with a light", chat.stdout)
+        (shard,) = glob.glob(self.path("cache/folio/*/folio-tiny/model-00002-*"))
+        os.remove(shard)
+        self.assertEqual(folio("run", "--prompt", "a", "--max-tokens", 2, env=environment).returncode, 0)
+        self.assertTrue(os.path.exists(shard))
         environment["XDG_CACHE_HOME"] = "/dev/null"
         self.refused("run", "--prompt", "a", says="XDG_CACHE_HOME", env=environment)
         environment["FOLIO_MODEL"] = self.model

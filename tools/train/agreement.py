@@ -3,16 +3,19 @@
 python3 agreement.py oracle [--preset nano] [--tokens 96]
 python3 agreement.py folio --folio build/release/folio --model models/folio-tiny [--data DIR] [--rows 2] [--tokens 840]
 python3 agreement.py sample [--data DIR] [--rows 2] [--tokens 840] [--out tests/tiny/sample.json]
+python3 agreement.py engram [--model DIR] [--data DIR]
 
 `folio` compares with Folio's reference backend: the network with exact sums, the network as it trains, and Folio's other
 backends; the last say how far orders of sums alone lie apart. `sample` writes what the test tiny_agreement reads: rows of
-held-out tokens, the mean NLL and the most likely id at each position, by the network with exact sums.
+held-out tokens, the mean NLL, the most likely id at each position and checksums of the logits, by the network with exact
+sums. `engram` says what the NLL of held-out text becomes without the n-gram memory.
 """
 
 import argparse
 import json
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +29,15 @@ from quantise import sums
 from safetensors_io import File  # tools/oracle
 
 BACKENDS = ("scalar", "avx2", "avx512bf16")
+BEGINNING = 300  # positions of a row with a checksum of their own; more entries than may be selected
 
 
-def network_logits(directory, tokens, exact):
+def network_logits(directory, tokens, exact, engram=True):
     """Logits [tokens, vocab] of the network with a checkpoint's weights, with exact sums or with those of training."""
     config, _, token_map = load(str(directory))
     backbone = network.Backbone(config, token_map)
     load_checkpoint(backbone, None, directory)
+    backbone.engram_on = engram
     sums.exact = exact
     with torch.no_grad():
         hidden, _, _ = backbone.eval()(torch.from_numpy(tokens)[None], select=True)
@@ -103,14 +108,27 @@ def write_sample(arguments):
         for row in rows:
             logits = network_logits(arguments.model, row, True)
             row_nll = float(nll(logits, row).mean())
-            sample[domain].append({"tokens": row.tolist(), "nll": row_nll, "most_likely": logits.argmax(1).tolist()})
+            checksums = {n: zlib.crc32(logits[:n].astype("<f4").tobytes()) for n in (BEGINNING, len(row))}
+            sample[domain].append(
+                {"tokens": row.tolist(), "nll": row_nll, "most_likely": logits.argmax(1).tolist(), "crc32": checksums}
+            )
     lines = [f"{json.dumps(d)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]" for d, rows in sample.items()]
     Path(arguments.out).write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def without_engram(arguments):
+    arguments.rows, arguments.tokens = 4, 1024
+    for domain, rows in held_out(arguments):
+        losses = [
+            np.mean([nll(network_logits(arguments.model, row, False, on), row).mean() for row in rows])
+            for on in (True, False)
+        ]
+        print(f"{domain}: NLL {losses[0]:.3f}, without Engram {losses[1]:.3f}, over {rows.size} tokens", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("oracle", "folio", "sample"))
+    parser.add_argument("what", choices=("oracle", "folio", "sample", "engram"))
     parser.add_argument("--preset", default="nano", help="random checkpoint (default: %(default)s)")
     parser.add_argument("--folio", default="build/release/folio", help="default: %(default)s")
     parser.add_argument("--model", default="models/folio-tiny", help="default: %(default)s")
@@ -120,7 +138,8 @@ def main():
     parser.add_argument("--out", default="tests/tiny/sample.json", help="default: %(default)s")
     arguments = parser.parse_args()
     arguments.tokens = arguments.tokens or (96 if arguments.what == "oracle" else 840)
-    {"oracle": against_oracle, "folio": against_folio, "sample": write_sample}[arguments.what](arguments)
+    steps = {"oracle": against_oracle, "folio": against_folio, "sample": write_sample, "engram": without_engram}
+    steps[arguments.what](arguments)
 
 
 if __name__ == "__main__":

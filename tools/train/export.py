@@ -14,6 +14,7 @@ import torch
 import config_tiny  # puts tools/oracle on the path
 import numerics as nm
 import safetensors_io
+from chat_format import BOS, EOS, PAD
 from checkpoint import CheckpointWeights, inventory, shard_order
 
 
@@ -129,7 +130,23 @@ def export(directory, data, backbone, drafts, tokenizer_path, largest_shard=None
     for name, kind, tensor in tensors(backbone, drafts):
         arrays.update(stored(name, kind, tensor))
     write_checkpoint(directory, data, arrays, largest_shard)
-    shutil.copy(tokenizer_path, Path(directory) / "tokenizer.json")
+    copy_tokenizer(tokenizer_path, directory, data)
+
+
+def copy_tokenizer(path, directory, data):
+    """tokenizer.json, and tokenizer_config.json for programs that want one."""
+    shutil.copy(path, Path(directory) / "tokenizer.json")
+    settings = {
+        "add_bos_token": False,
+        "add_eos_token": False,
+        "bos_token": BOS,
+        "eos_token": EOS,
+        "pad_token": PAD,
+        "model_max_length": data["text_config"]["max_position_embeddings"],
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    (Path(directory) / "tokenizer_config.json").write_text(text)
 
 
 @torch.no_grad()
@@ -155,7 +172,7 @@ def main():
     weights = CheckpointWeights(arguments.source)
     arrays = {name: weights.raw(name) for name in weights.weight_map}
     write_checkpoint(arguments.out, data, arrays)
-    shutil.copy(Path(arguments.source) / "tokenizer.json", Path(arguments.out) / "tokenizer.json")
+    copy_tokenizer(Path(arguments.source) / "tokenizer.json", arguments.out, data)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ def main():
         middle.plot([line["tokens"] / 1e6 for line in held_out], values, marker=".", label=name)
     known = [line["recall"] for line in held_out]
     middle.plot([line["tokens"] / 1e6 for line in held_out], known, "k:", label="definitions known, share")
-    middle.set(title="Held-out text, recall", xlabel="million tokens", ylabel="bits per byte", ylim=(0, 2))
-    middle.legend(loc="center left", fontsize="small")
+    middle.set(title="Held-out text, recall", xlabel="million tokens", ylabel="bits per byte", ylim=(0, 2.4))
+    middle.legend(loc="upper right", fontsize="small", ncols=2)
     first = drafts[0]["tokens"]
     right.plot([(line["tokens"] - first) / 1e6 for line in drafts], [1 + line["accepted"] for line in drafts])
     right.set(title="Draft stages", xlabel="million tokens", ylabel="tokens per verify (five drafts)")

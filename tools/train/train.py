@@ -4,7 +4,7 @@
     python3 train.py drafts --seconds 180 --resume DIR/state.pt --out DIR
 
 The learning rate follows the clock, so that a run ends when it should on any machine. --resume takes state.pt of an
-earlier run (with optimiser state) or a checkpoint directory (weights only). Into --out go state.pt, model/ (the published
+earlier run (with optimiser state) or a checkpoint directory (weights only; with the log beside it, if there is one). Into --out go state.pt, model/ (the published
 format) and log.jsonl.
 """
 
@@ -60,6 +60,10 @@ class Trainer:
     def _resume(self, path):
         if path.is_dir():
             load_checkpoint(self.backbone, self.drafts, path)
+            if (path.parent / "log.jsonl").exists():
+                self.log_lines = [json.loads(line) for line in (path.parent / "log.jsonl").read_text().splitlines()]
+                seen = [line["tokens"] for line in self.log_lines if line["stage"] == self.a.stage]
+                self.tokens_seen = max(seen, default=self.log_lines[-1]["tokens"])
             return
         state = torch.load(path, map_location=self.device)
         self.backbone.load_state_dict(state["backbone"])
