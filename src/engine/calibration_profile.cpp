@@ -110,7 +110,7 @@ class Fields {
     if (good) {
       values = field->get<std::vector<std::vector<double>>>();
     } else {
-      reasons_.add(name, " must be an array of arrays of numbers");
+      reasons_.add(name, " must be an array of arrays of numbers, one for each width: run folio calibrate again");
     }
     return good;
   }

@@ -35,7 +35,7 @@ void DraftController::observe(std::span<const StepValue> by_width) {
   FOLIO_CHECK(!by_width.empty() && by_width.size() <= histories_.size(), by_width.size());
   const double gain = by_width.back().tokens - by_width.back().seconds;
   credit_ = std::min(kCredit, credit_ + gain);
-  if (by_width.size() == histories_.size()) trial_loss_ = std::max(0.0, -gain);
+  if (by_width.size() == histories_.size()) trial_loss_ = std::clamp(-gain, 0.0, kCredit);
   if (width_ == 0) {
     const double best = std::ranges::max(by_width, {}, &StepValue::speedup).speedup();
     if (best < kLeastGain) return;

@@ -98,6 +98,13 @@ TEST(DraftController, WidensWhenTextsGetEasier) {
   EXPECT_EQ(simulation.controller().width(), kWidest);
 }
 
+TEST(DraftController, OneStepDearerThanItsCreditDoesNotStopItForEver) {
+  Simulation simulation([](int64_t step) { return step == 0 ? blocks(5, 0, 0) : blocks(0.1, 0, 0.5); });
+  simulation.run(1900);
+  EXPECT_GT(simulation.drafted(0), 0);
+  EXPECT_EQ(simulation.controller().width(), kWidest);
+}
+
 TEST(DraftController, AFewBadStepsDoNotStopIt) {
   Simulation simulation([](int64_t step) { return blocks(0.3, 0, step % 4 == 0 ? 0.2 : 0.04); });
   simulation.run(1000);

@@ -75,7 +75,7 @@ double simulated_rate(const Machine& machine, const Texts& texts, int32_t reques
       blocks.push_back(std::span<const float>(logits.back()).first(static_cast<size_t>(drafted)));
     }
     std::vector<int32_t> lengths(blocks.size(), drafted);
-    if (width == kDynamic && drafted > 0) lengths = policy.plan(blocks);
+    if (width == kDynamic && drafted > 0) lengths = policy.plan(blocks, drafted);
     int64_t rows = requests;
     for (size_t r = 0; r < lengths.size(); ++r) {
       const int32_t accepted = std::min(lengths[r], texts.accepted(step, r, logits[r]));
@@ -129,6 +129,23 @@ TEST(DynamicVerification, NeverMuchSlowerThanNoSpeculation) {
     }
   }
   std::printf("  the worst of all: %.4f of the speed without drafts\n", worst);
+}
+
+// Requests that end soon have no use for what a block has beyond their limit, and it has its price all the same.
+TEST(DynamicVerification, ChargesForDraftsThatNobodyCanUse) {
+  const Machine machine{.forward = [](double rows) { return 1 + 0.1 * rows; }, .draft = 0.25, .each_draft = 0.05};
+  const auto profile = profile_of(machine, 1);
+  DynamicVerification policy(profile);
+  double seconds = 0;
+  for (int step = 0; step < 1000; ++step) {
+    const int32_t drafted = policy.next_width();
+    const float hopeless[] = {-20, -20, -20, -20, -20};
+    const std::span<const float> usable[] = {std::span(hopeless).first(static_cast<size_t>(std::min(drafted, 2)))};
+    const int32_t verified = drafted > 0 ? policy.plan(usable, drafted).front() : 0;
+    if (drafted > 0) policy.judge(usable[0], verified, 0);
+    seconds += machine.forward(1 + verified) + profile->costs.drafting_seconds(1, drafted);
+  }
+  EXPECT_LT(seconds / machine.forward(1) - 1000, DraftController::kCredit + 1000 * DraftController::kRefill);
 }
 
 }  // namespace

@@ -155,12 +155,14 @@ void Scheduler::schedule_decodes(ScheduledStep& step, int64_t& budget) {
 void Scheduler::plan_drafts(const std::vector<RequestState*>& decoding) {
   if (!dynamic_) return;
   std::vector<std::span<const float>> confidences;
+  size_t drafted = 0;
   for (const RequestState* state : decoding) {
+    drafted = std::max(drafted, state->drafts.size());
     const auto usable = std::min(std::ssize(state->drafts), std::max<int64_t>(0, tokens_left(*state) - 1));
     confidences.push_back(std::span(state->confidences).first(static_cast<size_t>(usable)));
   }
   if (std::ranges::all_of(confidences, &std::span<const float>::empty)) return;
-  const std::vector<int32_t> lengths = dynamic_->plan(confidences);
+  const std::vector<int32_t> lengths = dynamic_->plan(confidences, static_cast<int32_t>(drafted));
   for (size_t i = 0; i < decoding.size(); ++i) decoding[i]->verify_length = lengths[i];
 }
 

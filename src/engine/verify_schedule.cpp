@@ -32,7 +32,8 @@ double StepCosts::drafting_seconds(int64_t requests, int32_t width) const {
 
 double calibrated_confidence(double logit, double temperature) {
   static const double kMost = std::log((1 - 1e-6) / 1e-6);
-  return 1 / (1 + std::exp(-std::clamp(logit, -kMost, kMost) / temperature));
+  const double bounded = std::isnan(logit) ? -kMost : std::clamp(logit, -kMost, kMost);
+  return 1 / (1 + std::exp(-bounded / temperature));
 }
 
 AcceptanceModel::AcceptanceModel(std::vector<double> temperatures)

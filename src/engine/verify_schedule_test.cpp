@@ -27,6 +27,7 @@ TEST(VerifySchedule, ConfidencesAreScaledAndBounded) {
   EXPECT_NEAR(calibrated_confidence(2, 2), 0.731059, 1e-6);
   EXPECT_NEAR(calibrated_confidence(1000, 1), 1 - 1e-6, 1e-12);
   EXPECT_NEAR(calibrated_confidence(-INFINITY, 1), 1e-6, 1e-12);
+  EXPECT_NEAR(calibrated_confidence(NAN, 1), 1e-6, 1e-12);
 }
 
 TEST(AcceptanceModel, SurvivalIsTheRunningProduct) {
