@@ -133,7 +133,8 @@ TEST(CalibrationProfile, RefusesTablesThatCannotBe) {
   json["draft_seconds"].erase(4);
   expect_refused(json, {"draft_seconds has 4 tables and needs 5"});
   json["draft_seconds"] = {0.1, 0.1, 0.1, 0.1, 0.1};
-  expect_refused(json, {"draft_seconds must be an array of arrays of numbers, one for each width: run folio calibrate again"});
+  expect_refused(
+      json, {"draft_seconds must be an array of arrays of numbers, one for each width: run folio calibrate again"});
   json = document();
   for (Json& entry : json["sps_table"]) entry = 7.5;  // flat is allowed
   EXPECT_NO_THROW(parse_profile(json.dump(), "p.json"));
