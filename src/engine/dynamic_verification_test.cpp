@@ -99,7 +99,7 @@ TEST(DynamicVerification, BeatsEveryFixedWidthOnASyntheticMachine) {
     std::printf("  %2d requests: dynamic %.1f tok/s, best fixed width %d: %.1f tok/s, without drafts %.1f tok/s\n",
                 requests, dynamic, static_cast<int>(best - rates), *best, rates[0]);
     // One request below the knee has every row for nothing: there all widths verify all.
-    EXPECT_GE(dynamic, *best * (requests == 1 ? 0.98 : 1.02)) << requests;
+    EXPECT_GE(dynamic, *best * (requests == 1 ? 0.999 : 1.02)) << requests;
   }
 }
 
