@@ -109,6 +109,7 @@ void fuzz_schedule(const FuzzFlags& flags) {
 
 struct LoadFlags {
   ModelFlags model;
+  SpeculationFlags speculation;  // method and number of tokens
   LoadOptions options;
   bool json = false;
 };
@@ -148,6 +149,8 @@ void load(const LoadFlags& flags) {
   const ModelFiles files = ModelFiles::open(model_dir(flags.model));
   LoadOptions options = flags.options;
   options.isa = flags.model.runner.isa;
+  options.num_speculative_tokens = speculative_tokens(flags.speculation);
+  check_speculation(options.num_speculative_tokens, files.checkpoint.config());
   options.max_model_len = std::min(options.max_model_len, context_length(files.checkpoint.config(), 0));
   note_default_model(flags.model);
   catch_interrupts();
@@ -174,6 +177,7 @@ void add_load(CLI::App& fuzz) {
       ->type_name("N")
       ->check(CLI::Range(64, 1 << 16));
   command->add_flag("--json", flags->json, "Print one JSON object");
+  add_draft_flags(*command, flags->speculation);
   command
       ->add_option("--model", flags->model.model,
                    "Checkpoint directory (default: $FOLIO_MODEL, else the built-in model)")

@@ -75,6 +75,7 @@ FuzzCase load_case(const Config& config, const LoadOptions& options) {
   made.runner.max_rows = made.engine.max_num_batched_tokens = static_cast<int32_t>(config.sliding_window) + 64;
   made.runner.max_head_rows = made.runner.max_rows;
   made.runner.pages = static_cast<int32_t>(2 * options.max_model_len / made.runner.block_size);
+  made.runner.num_speculative_tokens = made.engine.num_speculative_tokens = options.num_speculative_tokens;
   made.engine.depth = 2;
   return made;
 }

@@ -17,6 +17,7 @@ struct LoadOptions {
   double seconds = 600;
   uint64_t seed = 1;
   int64_t max_model_len = 256;  // tokens of one request
+  int32_t num_speculative_tokens = 0;
 };
 
 struct LoadReport {

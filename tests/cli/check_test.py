@@ -97,6 +97,9 @@ class Checks(CommandTest):
         self.assertIn("0 differences, 0 leaks, 0 hangs", again.stdout)
 
     def test_fuzz_load(self):
+        speculating = folio("fuzz", "load", "--model", self.model, "--time", 2, "--speculative", "dspark", "--json")
+        self.assertEqual(speculating.returncode, 0, speculating.stdout + speculating.stderr)
+        self.refused("fuzz", "load", "--model", self.model, "--num-speculative-tokens", 9, says="speculative")
         done = folio("fuzz", "load", "--model", self.model, "--time", 3, "--clients", 8, "--json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         report = json.loads(done.stdout)
